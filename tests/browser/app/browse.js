@@ -38,6 +38,7 @@ inBrowser(async (browser) => {
   }
   await press("Previous");
   await shows(pages[0], "the first page again");
+  assert.ok(await page.getByRole("button", { name: "Previous" }).isDisabled(), "there is a page before the first one");
 
   // The back button and a reload lead to the same plants.
   await press("Next");

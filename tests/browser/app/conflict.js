@@ -80,6 +80,6 @@ inBrowser(async (browser) => {
   browser.expect(/ERR_FAILED/);
   await send("PUT", "plants/3", '{"name":"Acer platanoides"}');
   await row(one, "3").getByRole("button", { name: "Delete" }).click();
-  await one.getByText("“Acer negundo” (3) has just been changed and was not deleted. Look at it again.").waitFor();
+  await eventually(() => status(one), "“Acer negundo” (3) has just been changed and was not deleted. Look at it again.");
   await isStored("3", '{"id":3,"name":"Acer platanoides"}');
 });

@@ -120,8 +120,8 @@ async function eventually(actual, expected, what) {
 /** The ids on the page, from the first to the last. */
 const ids = (page) => page.locator(".plants td:first-child").allTextContents();
 
-/** What the status region says. */
-const status = (page) => page.getByRole("status").textContent();
+/** What the status region says, without the marks that isolate the direction of a name. */
+const status = (page) => page.getByRole("status").textContent().then((text) => text.replace(/[\u2068\u2069]/g, ""));
 
 /** Sends a request to the server. `body` is text, so that ids stay exact. */
 async function send(method, path, body, type = "application/json") {

@@ -97,13 +97,32 @@ inBrowser(async (browser) => {
     await close();
   }
 
-  // A running import is not left by accident, and can be stopped.
+  // Failed rows that go over several lines, that a spreadsheet would take for formulas, and that stand in one line.
+  const downloadFailed = async () => {
+    const failedRows = dialog.getByRole("button", { name: "Download the failed rows" });
+    const [download] = await Promise.all([page.waitForEvent("download"), failedRows.click()]);
+    return readFileSync(await download.path(), "utf8");
+  };
+  await begin(csvFile('\ufeffid,name\r\nx,"two\r\nlines"\r\n=1+1,f\r\n'));
+  const odd = (await downloadFailed()).replace(/,1\d{3},("[^"]*"|[^,\r]*),/g, ",…,");
+  assert.equal(odd, 'line,error,message,row\r\n2,…,"x,""two\nlines"""\r\n4,…,"\'=1+1,f"\r\n');
+  await close();
+  await begin(csvFile('[{"id":"x"},{"id":"y"}]'));
+  for (const line of (await downloadFailed()).trim().split("\r\n").slice(1)) assert.match(line, /^1,1004,.*,$/);
+  await close();
+  await begin(csvFile('\ufeff{"id":7777777,"name":"With a byte order mark"}\n'));
+  await eventually(outcomes, ["added 1"]);
+  await close();
+  await send("DELETE", "plants/7777777");
+
+  // A running import is not left by accident, and can be stopped. What was chosen for it stays chosen.
   await limit(100_000);
   await begin(csvFile(`id,name\n${lines.join("\n")}\n`), "replace");
   await dialog.getByRole("progressbar").waitFor();
-  await page.keyboard.press("Escape");
+  for (let times = 0; times < 3; times++) await page.keyboard.press("Escape");
   await dialog.getByRole("button", { name: "Stop" }).click();
   await dialog.getByText("Stopped. Rows that had arrived are stored.").waitFor();
+  assert.equal(await dialog.getByLabel("If an id is taken").inputValue(), "replace");
   await limit(-1);
   await close();
 

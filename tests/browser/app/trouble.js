@@ -41,6 +41,34 @@ inBrowser(async (browser) => {
   assert.equal(refused.length, busy.length);
   await page.unroute(/plants\/1$/);
 
+  // A save that takes long can be stopped, by the Escape key too. The dialog stays with what was typed.
+  browser.expect(/status of (404|503)/);
+  await page.route(/plants$/, (route) => route.fulfill({ status: 503, body: busy[0][1] }));
+  await page.getByRole("button", { name: "Add plant" }).click();
+  await dialog.getByLabel("Id").fill("9");
+  await dialog.getByLabel("Name").fill("Ulmus");
+  for (const stop of [() => page.keyboard.press("Escape"), () => dialog.getByRole("button", { name: "Cancel" }).click()]) {
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText("The server is busy. Trying again …").waitFor();
+    await stop();
+    await dialog.getByText("Stopped. The server may have stored the plant already.").waitFor();
+    await dialog.getByText("The server is busy.").waitFor({ state: "detached" });
+    assert.equal(await dialog.getByLabel("Name").inputValue(), "Ulmus");
+  }
+  await page.unroute(/plants$/);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+
+  // A proxy answers with a page of its own, and then the plant is gone.
+  let answers = 0;
+  await page.route(/plants\/1$/, (route) => {
+    if (answers++ === 0) return route.fulfill({ status: 200, body: "<h1>Sign in to the network</h1>" });
+    return route.fulfill({ status: 404, body: '{"error":3002,"message":"there is no plant with id 1"}' });
+  });
+  await page.getByRole("button", { name: "Rosa canina" }).click();
+  await eventually(() => status(page), "There is no plant 1.");
+  await page.getByText("The server is busy.").waitFor({ state: "detached" });
+  await page.unroute(/plants\/1$/);
+
   // An answer that is lost after the change was made: the change is not taken for one of someone else.
   browser.expect(/ERR_FAILED|status of (404|412)/);
   const lost = new Set();

@@ -36,6 +36,7 @@ export class App {
 
   #checkedSession = null;
   #isRenderQueued = false;
+  #renderedStatus = NOTHING_HAPPENED;
   #typing = 0;
 
   start() {
@@ -59,8 +60,16 @@ export class App {
     render(html`${layout(this)} ${this.dialog?.view()} ${this.signIn && signInView(this)}`, document.body);
     // A dialog is in the document for as long as it is open.
     for (const dialog of document.querySelectorAll("dialog:not([open])")) dialog.showModal();
-    // What had the focus is gone, such as the row of a plant that was deleted. The status says why.
-    if (!activeElement.isConnected) document.querySelector(".status button")?.focus();
+    if (!activeElement.isConnected) this.#focusInstead();
+    this.#renderedStatus = this.status;
+  }
+
+  /** What had the focus is gone: a part of a dialog, a row that someone deleted, or a button that was pressed. */
+  #focusInstead() {
+    const dialog = [...document.querySelectorAll("dialog")].at(-1);
+    const isNews = this.status !== this.#renderedStatus;
+    const status = document.querySelector(isNews ? ".status button" : "main");
+    (dialog?.querySelector("[autofocus]") ?? dialog?.querySelector("button") ?? status)?.focus();
   }
 
   /** The failure that delays requests, or null. */
@@ -180,9 +189,10 @@ export class App {
 
   closeDialog(dialog) {
     if (this.dialog !== dialog) return;
+    this.dialog = null;
+    dialog.onClosed?.();
     // Gives the focus back to where it was.
     document.querySelector("dialog[open]:not(.sign-in)")?.close();
-    this.dialog = null;
     writeAddress(this.session.list.query, null, { isNewPlace: false });
     this.changed();
   }
@@ -209,11 +219,12 @@ export class App {
 
   #onDrop = (event) => {
     event.preventDefault();
-    const [file] = event.dataTransfer.files;
+    const { files } = event.dataTransfer;
     const mayImport = this.signIn === null && this.session.mayWrite;
-    if (!file || !mayImport) return;
+    if (files.length === 0 || !mayImport) return;
+    if (files.length > 1) return this.announce("Drop one file at a time.");
     if (this.dialog === null) this.importFile();
-    if (this.dialog instanceof ImportDialog && this.dialog.progress === null) this.dialog.start(file);
+    if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.start(files[0]);
   };
 
   // Deleting and bringing back

@@ -3,12 +3,20 @@
 import { html } from "./lit-html/lit-html.js";
 
 /**
- * A modal dialog. `dialog` is its object, which the app holds while it is open; `onCancel` is called for the Escape key.
- * What is outside a modal dialog is not read out, so the trouble of the app is repeated within.
+ * A modal dialog. `dialog` is its object, which the app holds while it is open. While it `isBusy`, the Escape key does not
+ * close it, but calls `interrupt` if there is one. What is outside a modal dialog is not read out, so the trouble of the app
+ * is repeated within.
  */
-export function modal(app, dialog, { title, className = "", onCancel }, content) {
+export function modal(app, dialog, { title, className = "" }, content) {
+  const onCancel = (event) => {
+    if (!dialog.isBusy) return;
+    event.preventDefault();
+    dialog.interrupt?.();
+  };
+  // Chromium closes a dialog at a second Escape in any case, and `changed` then opens the dialog again.
+  const onClose = () => (dialog.isBusy ? app.changed() : app.closeDialog(dialog));
   return html`
-    <dialog class=${className} aria-labelledby="dialog-title" @cancel=${onCancel} @close=${() => app.closeDialog(dialog)}>
+    <dialog class=${className} aria-labelledby="dialog-title" @cancel=${onCancel} @close=${onClose}>
       <h2 id="dialog-title">${title}</h2>
       ${content} ${troubleView(app.trouble)}
     </dialog>`;

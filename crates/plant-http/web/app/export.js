@@ -10,7 +10,7 @@ const LAST_ROW_MAX_CHARACTERS = 8192;
 // Parts of this size go to the browser's own storage, so that the page holds little.
 const PART_BYTES = 8 * 1024 * 1024;
 
-const CUT_OFF = "The export was cut off on the way. Nothing was saved; try again.";
+const CUT_OFF = "the export was cut off on the way. Nothing was saved; try again";
 
 /**
  * Reads an export as a Blob, with the number of its rows. `mediaType` is its format, and `headLines` says how many lines
@@ -22,7 +22,7 @@ export async function readExport(server, { mediaType, headLines }, { onProgress,
   const blobs = [];
   let parts = [];
   let bytes = 0;
-  let rows = -headLines;
+  let rows = 0 - headLines;
   let end = "";
   const decoder = new TextDecoder();
   try {

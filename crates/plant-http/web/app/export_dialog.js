@@ -22,14 +22,14 @@ export class ExportDialog {
   }
 
   view() {
-    const close = () => {
-      this.#stop.abort();
-      this.app.closeDialog(this);
-    };
-    return modal(this.app, this, { title: "Export all plants", onCancel: () => this.#stop.abort() }, html`
+    return modal(this.app, this, { title: "Export all plants" }, html`
       ${this.progress ? this.#running() : this.#choice()}
       ${errorView(this.error)}
-      <div class="actions"><button @click=${close}>Cancel</button></div>`);
+      <div class="actions"><button @click=${() => this.app.closeDialog(this)}>Cancel</button></div>`);
+  }
+
+  onClosed() {
+    this.#stop.abort();
   }
 
   #choice() {
@@ -59,7 +59,7 @@ export class ExportDialog {
       this.app.announce(`Exported ${formatPlants(rows)} to ${format.file}.`);
     } catch (failure) {
       if (signal.aborted) return;
-      this.error = failure.message;
+      this.error = `${failure.message}.`;
       this.progress = null;
       this.app.changed();
     }

@@ -1,5 +1,8 @@
 // Files that come in and go out.
 
+// The server takes no longer row.
+const ROW_MAX_CHARACTERS = 65_536;
+
 /** Hands a file to the person, as a download. */
 export function saveFile(blob, name) {
   const link = document.createElement("a");
@@ -10,6 +13,12 @@ export function saveFile(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
+/** The same file without a byte order mark, which JSON may not have. */
+export async function withoutByteOrderMark(file) {
+  const start = new Uint8Array(await file.slice(0, 3).arrayBuffer());
+  return String(start) === "239,187,191" ? file.slice(3) : file;
+}
+
 /** The media type of a file with plants, by its first character that is not white space. */
 export async function mediaTypeOf(file) {
   const start = (await file.slice(0, 4096).text()).trimStart();
@@ -17,30 +26,47 @@ export async function mediaTypeOf(file) {
   return start.startsWith("{") ? "application/x-ndjson" : "text/csv";
 }
 
-/** The texts of these lines of a file, by their numbers. The first line is 1. */
-export async function linesOf(file, numbers) {
-  const wanted = new Set(numbers);
-  const last = Math.max(0, ...numbers);
-  const texts = new Map();
+/**
+ * The texts of the rows that begin in these lines of a file, by the number of the line; the first line is 1. A row of CSV
+ * goes on until its quotes are closed. Rows of an array are not told apart, so there are no texts.
+ */
+export async function rowsAt(file, lineNumbers) {
+  const mediaType = await mediaTypeOf(file);
+  const rows = new Map(mediaType === "application/json" ? [] : lineNumbers.map((number) => [number, ""]));
+  const isOpen = (row) => mediaType === "text/csv" && row.split('"').length % 2 === 0 && row.length < ROW_MAX_CHARACTERS;
+  let begun = null;
+  await eachLine(file, Math.max(0, ...rows.keys()), (line, number) => {
+    if (begun !== null) rows.set(begun, `${rows.get(begun)}\n${line}`);
+    else if (rows.has(number)) rows.set((begun = number), line);
+    if (begun !== null && !isOpen(rows.get(begun))) begun = null;
+    return begun !== null;
+  });
+  return rows;
+}
+
+/** Calls `onLine` for the lines up to number `last`, and for further ones while it returns true. */
+async function eachLine(file, last, onLine) {
   const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
   let number = 1;
   let rest = "";
-  while (number <= last) {
+  for (let goesOn = last > 0, isEnd = false; goesOn && !isEnd; ) {
     const { value, done } = await reader.read();
+    isEnd = done;
     const lines = (rest + (done ? "\n" : value)).split("\n");
     rest = lines.pop();
     for (const line of lines) {
-      if (wanted.has(number)) texts.set(number, line.replace(/\r$/, ""));
+      if (goesOn) goesOn = onLine(line.replace(/\r$/, ""), number) || number < last;
       number++;
     }
-    if (done) break;
   }
   await reader.cancel();
-  return texts;
 }
 
-/** Rows as CSV (RFC 4180). */
+/** Rows as CSV (RFC 4180). A spreadsheet takes no cell for a formula (OWASP, "CSV Injection"). */
 export function csvOf(rows) {
-  const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const cell = (text) => {
+    const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
   return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }

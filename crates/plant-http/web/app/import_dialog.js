@@ -2,7 +2,7 @@
 
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
-import { csvOf, linesOf, mediaTypeOf, saveFile } from "./files.js";
+import { csvOf, mediaTypeOf, rowsAt, saveFile, withoutByteOrderMark } from "./files.js";
 import { formatCount, formatPlants } from "./format.js";
 import { parse } from "./server.js";
 
@@ -27,21 +27,24 @@ export class ImportDialog {
     this.app = app;
   }
 
+  /** Only "Stop" ends a running import, and not the Escape key. */
+  get isBusy() {
+    return this.progress !== null;
+  }
+
   view() {
-    // The Escape key ends no running import.
-    const onCancel = (event) => this.progress !== null && event.preventDefault();
-    return modal(this.app, this, { title: "Import plants", onCancel }, html`
+    return modal(this.app, this, { title: "Import plants" }, html`
       ${this.#content()}
       ${errorView(this.error)}
       <div class="actions">
-        ${this.progress === null
-          ? html`<button class=${this.report ? "primary" : ""} @click=${() => this.app.closeDialog(this)}>Close</button>`
-          : html`<button @click=${() => this.#stop.abort()}>Stop</button>`}
+        ${this.isBusy
+          ? html`<button @click=${() => this.#stop.abort()}>Stop</button>`
+          : html`<button class=${this.report ? "primary" : ""} @click=${() => this.app.closeDialog(this)}>Close</button>`}
       </div>`);
   }
 
   #content() {
-    if (this.progress !== null) return this.#running();
+    if (this.isBusy) return this.#running();
     return this.report ? this.#done() : this.#choice();
   }
 
@@ -53,7 +56,8 @@ export class ImportDialog {
       <div class="field">
         <label for="on-conflict">If an id is taken</label>
         <select id="on-conflict" @change=${({ target }) => (this.onConflict = target.value)}>
-          ${ON_CONFLICT.map(([value, label]) => html`<option value=${value}>${label}</option>`)}
+          ${ON_CONFLICT.map(([value, label]) => html`
+            <option value=${value} ?selected=${value === this.onConflict}>${label}</option>`)}
         </select>
       </div>
       <div class="drop">
@@ -99,8 +103,8 @@ export class ImportDialog {
 
   async #download(errors) {
     try {
-      const texts = await linesOf(this.file, errors.map(({ line }) => Number(line)));
-      const rows = errors.map(({ line, error, message }) => [line, error, message, texts.get(Number(line)) ?? ""]);
+      const rowTexts = await rowsAt(this.file, errors.map(({ line }) => Number(line)));
+      const rows = errors.map(({ line, error, message }) => [line, error, message, rowTexts.get(Number(line)) ?? ""]);
       const csv = csvOf([["line", "error", "message", "row"], ...rows]);
       saveFile(new Blob([csv], { type: "text/csv" }), "failed-rows.csv");
     } catch (error) {
@@ -124,7 +128,7 @@ export class ImportDialog {
     } catch (failure) {
       if (this.#stop.signal.aborted) this.error = `Stopped. ${STORED_ROWS}`;
       else if (failure.isOffline) this.error = `The connection broke off. ${STORED_ROWS} Import the file again.`;
-      else this.error = failure.message;
+      else this.error = `${failure.message}.`;
     }
     removeEventListener("beforeunload", askBeforeLeaving);
     this.progress = null;
@@ -139,7 +143,8 @@ export class ImportDialog {
     };
     const path = `plants/import?on_conflict=${this.onConflict}`;
     const options = { onProgress, signal: this.#stop.signal };
-    return this.app.session.server.upload(path, file, await mediaTypeOf(file), options);
+    const content = await withoutByteOrderMark(file);
+    return this.app.session.server.upload(path, content, await mediaTypeOf(content), options);
   }
 }
 

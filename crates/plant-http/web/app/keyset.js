@@ -47,6 +47,8 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
 export async function previousPosition(server, filter, last, distance, signal) {
   // Fewer than PAGE_PLANTS plants are between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and `last`. So
   // they are at least as far apart as the difference, until someone deletes plants in between.
+  const atBeginning = await readPage(server, filter, null, { until: last, signal });
+  if (!atBeginning.hasMore) return null;
   let near = BigInt(last);
   let far = null;
   let position = near - distance;

@@ -17,7 +17,7 @@ export function layout(app) {
       </nav>
     </header>
     ${isCovered ? null : troubleView(app.trouble)}
-    <main>${app.session ? html`${toolbar(app)} ${plants(app)} ${pager(app)}` : null}</main>
+    <main tabindex="-1">${app.session ? html`${toolbar(app)} ${plants(app)} ${pager(app)}` : null}</main>
     ${status(app)}`;
 }
 
@@ -99,6 +99,8 @@ function row(app, plant) {
   const { id, name, tag } = plant;
   const marks = `${list.fresh.has(id) ? "fresh" : ""} ${list.target === id ? "target" : ""}`;
   const nameId = `name-${id}`;
+  // The next row moves under the pointer, where a double click would delete it too.
+  const remove = ({ detail }) => detail <= 1 && app.remove(plant);
   return html`
     <tr class=${marks} @animationend=${() => list.wasSeen(id)}>
       <td class="id">${id}</td>
@@ -108,7 +110,7 @@ function row(app, plant) {
         ? html`
           <td class="actions">
             <button aria-describedby=${nameId} @click=${() => app.open(id, { isEditing: true })}>Edit</button>
-            <button aria-describedby=${nameId} @click=${() => app.remove(plant)}>Delete</button>
+            <button aria-describedby=${nameId} @click=${remove}>Delete</button>
           </td>`
         : null}
     </tr>`;

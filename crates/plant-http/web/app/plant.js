@@ -1,6 +1,6 @@
 // One plant: its id as a person types it, reading it with its revision, and changing it.
 
-import { PRECONDITION_FAILED, parse, plantJson } from "./server.js";
+import { PRECONDITION_FAILED, plantJson } from "./server.js";
 
 const JSON_BODY = { "Content-Type": "application/json" };
 const MERGE_PATCH = { "Content-Type": "application/merge-patch+json" };
@@ -25,8 +25,8 @@ const isSame = (one, other) => one.name === other.name && (one.tag ?? "") === (o
 /** The plant with its `etag`, or null if there is none with this id. */
 export async function readPlant(server, id) {
   try {
-    const { headers, body } = await server.sendWithRetry("GET", `plants/${id}`);
-    return { ...parse(body), etag: headers.get("ETag") };
+    const { headers, value } = await server.read(`plants/${id}`);
+    return { ...value, etag: headers.get("ETag") };
   } catch (failure) {
     if (failure.status === 404) return null;
     throw failure;
@@ -34,19 +34,20 @@ export async function readPlant(server, id) {
 }
 
 /** Adds a plant. The key makes that safe to repeat. */
-export async function addPlant(server, plant, key) {
+export async function addPlant(server, plant, key, signal) {
   const headers = { ...JSON_BODY, "Idempotency-Key": key };
-  await server.sendWithRetry("POST", "plants", { headers, body: plantJson(plant) });
+  await server.sendWithRetry("POST", "plants", { headers, body: plantJson(plant), signal });
 }
 
 /**
  * Changes name and tag of the plant in the revision that was read. Returns null, or the plant as it is stored if someone
  * else has changed it, `{ isGone: true }` if someone has deleted it.
  */
-export async function changePlant(server, { id, name, tag, etag }) {
+export async function changePlant(server, { id, name, tag, etag }, signal) {
+  const headers = { ...MERGE_PATCH, "If-Match": etag };
   const body = JSON.stringify({ name, tag: tag || null });
   try {
-    await server.sendWithRetry("PATCH", `plants/${id}`, { headers: { ...MERGE_PATCH, "If-Match": etag }, body });
+    await server.sendWithRetry("PATCH", `plants/${id}`, { headers, body, signal });
     return null;
   } catch (failure) {
     if (failure.number !== PRECONDITION_FAILED && failure.status !== 404) throw failure;

@@ -6,13 +6,16 @@ import { formatPlant } from "./format.js";
 import { NOT_AN_ID, addPlant, changePlant, idempotencyKey, parseId, readPlant } from "./plant.js";
 import { ID_TAKEN } from "./server.js";
 
+const STOPPED = "Stopped. The server may have stored the plant already.";
+
 export class PlantDialog {
   /** What went wrong, for the person. */
   error = "";
-  isSaving = false;
+  isBusy = false;
   /** The plant as someone else has stored it in the meantime, or `{ isGone: true }`. */
   theirs = null;
   #key = idempotencyKey();
+  #stop = new AbortController();
 
   /** `plant` is null for a new one; else it has its `etag`, and `isEditing` says whether it is only shown. */
   constructor(app, plant, isEditing) {
@@ -65,8 +68,8 @@ export class PlantDialog {
         ${this.theirs && this.#conflict()}
         ${errorView(this.error)}
         <div class="actions">
-          <button type="button" @click=${this.#close}>Cancel</button>
-          <button class="primary" aria-disabled=${this.isSaving}>Save</button>
+          <button type="button" @click=${this.isBusy ? this.interrupt : this.#close}>Cancel</button>
+          <button class="primary" aria-disabled=${this.isBusy}>Save</button>
         </div>
       </form>`);
   }
@@ -113,28 +116,35 @@ export class PlantDialog {
 
   #save = async (event) => {
     event.preventDefault();
-    if (this.isSaving) return;
+    if (this.isBusy) return;
     const id = parseId(this.fields.id);
     this.error = id === null ? NOT_AN_ID : "";
-    this.isSaving = id !== null;
+    this.isBusy = id !== null;
     this.app.changed();
-    if (!this.isSaving) return;
+    if (!this.isBusy) return;
+    this.#stop = new AbortController();
+    let isSaved = false;
     try {
-      if (await this.#store(id)) this.#saved(id);
+      isSaved = await this.#store(id);
     } catch (failure) {
-      this.error = failure.message;
+      this.error = this.#stop.signal.aborted ? STOPPED : `${failure.message}.`;
     }
-    this.isSaving = false;
+    this.isBusy = false;
+    if (isSaved) this.#saved(id);
     this.app.changed();
   };
+
+  /** Gives up a save that takes too long. What was typed stays. */
+  interrupt = () => this.#stop.abort();
 
   /** Returns whether the plant is stored as it was typed. If someone else was faster, `theirs` says so. */
   async #store(id) {
     const { server } = this.app.session;
+    const { signal } = this.#stop;
     const { name, tag } = this.fields;
     if (this.#isNew || this.theirs?.isGone) {
       try {
-        await addPlant(server, { id, name, tag }, this.#key);
+        await addPlant(server, { id, name, tag }, this.#key, signal);
         return true;
       } catch (failure) {
         if (this.#isNew || failure.number !== ID_TAKEN) throw failure;
@@ -142,7 +152,7 @@ export class PlantDialog {
       this.theirs = (await readPlant(server, id)) ?? { isGone: true };
     } else {
       const { etag } = this.theirs ?? this.plant;
-      this.theirs = await changePlant(server, { id, name, tag, etag });
+      this.theirs = await changePlant(server, { id, name, tag, etag }, signal);
     }
     return this.theirs === null;
   }

@@ -12,6 +12,8 @@ export class PlantList {
   /** The plants on the screen; null until there is an answer. */
   plants = null;
   hasMore = false;
+  /** Where the next page begins. */
+  #end = null;
   /** How many plants there are, regardless of the page; null while a name is searched for. */
   total = null;
   /** The id that a search has come to, while it goes on. */
@@ -44,7 +46,7 @@ export class PlantList {
   }
 
   next() {
-    return this.show({ after: this.plants.at(-1).id });
+    return this.show({ after: this.#end });
   }
 
   first() {
@@ -120,7 +122,9 @@ export class PlantList {
       this.searchedTo = searchedTo;
       this.#onChange();
     };
-    const { plants, hasMore, total } = await readPage(this.#server, this.query, this.query.after, { onPart, signal });
+    const page = await readPage(this.#server, this.query, this.query.after, { onPart, signal });
+    const { plants, hasMore, total } = page;
+    this.#end = page.position;
     Object.assign(this, { plants, hasMore, total, searchedTo: null, failure: null });
   }
 

@@ -8,12 +8,14 @@ export const PRECONDITION_FAILED = "3003";
 const TOO_MANY_REQUESTS = "2004";
 const BUSY = "5003";
 const TOO_SLOW = "5004";
-// A proxy answers so while it does not reach the server. The outcome is unknown.
+// A proxy answers so while it does not reach the server, or by 200 with a page of its own. The outcome is unknown.
 const STATUSES_OF_PROXIES = [502, 503, 504];
 
 // A connection that was lost while the machine slept neither answers nor fails.
 const TRY_TIMEOUT_MS = 30_000;
 const LONGEST_PAUSE_MS = 5000;
+// A person does not wait for longer, whatever a server or a proxy asks for.
+const LONGEST_RETRY_AFTER_MS = 30_000;
 
 /** Whether this browser can read and write every id: JSON.parse alone would round them to 53 bits. */
 export const keepsIds = JSON.rawJSON !== undefined && parse("9007199254740993") === "9007199254740993";
@@ -38,7 +40,8 @@ export class Failure extends Error {
 
   static of(status, body, retryAfter) {
     const { error: number = "", message = `the answer ${status} is not from a plant store` } = errorIn(body);
-    return new Failure(message, { status, number, retryAfterMs: 1000 * Number(retryAfter) || 0 });
+    const retryAfterMs = Math.min(1000 * Number(retryAfter) || 0, LONGEST_RETRY_AFTER_MS);
+    return new Failure(message, { status, number, retryAfterMs });
   }
 
   get isOffline() {
@@ -47,7 +50,7 @@ export class Failure extends Error {
 
   /** Whether the same request may succeed later. */
   get isTemporary() {
-    const isOfProxy = this.number === "" && STATUSES_OF_PROXIES.includes(this.status);
+    const isOfProxy = this.number === "" && (this.status === 200 || STATUSES_OF_PROXIES.includes(this.status));
     return this.isOffline || isOfProxy || [TOO_MANY_REQUESTS, BUSY, TOO_SLOW].includes(this.number);
   }
 }
@@ -92,35 +95,43 @@ export class Server {
 
   /**
    * Sends a request that may be repeated, until there is an answer that another try would not change. Returns its headers
-   * and its body.
+   * and the value of its JSON, if it has any.
    */
   async sendWithRetry(method, path, { signal, ...options } = {}) {
     const ended = this.#withEnd(signal);
-    for (let tries = 1; ; tries++) {
-      const timeout = AbortSignal.timeout(TRY_TIMEOUT_MS);
-      const trySignal = AbortSignal.any([ended, timeout]);
-      try {
-        const answer = await this.send(method, path, { ...options, signal: trySignal });
-        // Within the try, so that an answer that is cut off is asked for again.
-        const body = await readText(answer, trySignal);
-        this.#setTrouble(null);
-        return { headers: answer.headers, body };
-      } catch (error) {
-        ended.throwIfAborted();
-        const failure = timeout.aborted ? new Failure("there was no answer in time") : error;
-        const isWorthAnotherTry = failure.isTemporary || (method === "GET" && failure.status >= 500);
-        if (!isWorthAnotherTry) throw failure;
-        this.#setTrouble(failure);
-        const longestMs = Math.min(LONGEST_PAUSE_MS, 200 * 2 ** tries);
-        await pause(Math.max(failure.retryAfterMs, Math.random() * longestMs), ended);
+    try {
+      for (let tries = 1; ; tries++) {
+        try {
+          return await this.#sendInTime(method, path, options, ended);
+        } catch (failure) {
+          ended.throwIfAborted();
+          const isWorthAnotherTry = failure.isTemporary || (method === "GET" && failure.status >= 500);
+          if (!isWorthAnotherTry) throw failure;
+          this.#setTrouble(failure);
+          const longestMs = Math.min(LONGEST_PAUSE_MS, 200 * 2 ** tries);
+          await pause(Math.max(failure.retryAfterMs, Math.random() * longestMs), ended);
+        }
       }
+    } finally {
+      this.#setTrouble(null);
+    }
+  }
+
+  /** One try. The answer is read within it, so that an answer that is cut off is asked for again. */
+  async #sendInTime(method, path, options, ended) {
+    const timeout = AbortSignal.timeout(TRY_TIMEOUT_MS);
+    const signal = AbortSignal.any([ended, timeout]);
+    try {
+      const answer = await this.send(method, path, { ...options, signal });
+      return { headers: answer.headers, value: await readJson(answer, signal) };
+    } catch (failure) {
+      throw timeout.aborted ? new Failure("there was no answer in time") : failure;
     }
   }
 
   /** GETs JSON. */
-  async read(path, signal) {
-    const { headers, body } = await this.sendWithRetry("GET", path, { signal });
-    return { headers, value: parse(body) };
+  read(path, signal) {
+    return this.sendWithRetry("GET", path, { signal });
   }
 
   /** POSTs a file once, and returns the body of the answer. Unlike fetch, an XMLHttpRequest tells how far it is. */
@@ -169,6 +180,15 @@ async function readText(answer, signal) {
   } catch (error) {
     signal.throwIfAborted();
     throw new Failure(error.message);
+  }
+}
+
+async function readJson(answer, signal) {
+  const body = await readText(answer, signal);
+  try {
+    return body === "" ? null : parse(body);
+  } catch {
+    throw Failure.of(answer.status, body);
   }
 }
 

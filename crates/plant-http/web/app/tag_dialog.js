@@ -33,9 +33,11 @@ export class TagDialog {
       this.tags = value;
       if (!prefix) this.hasAll = nextLink(headers) === null;
       this.error = "";
+      // The person has typed while the first tags were read.
+      if (!this.hasAll && this.text !== prefix) return this.#read(this.text);
     } catch (failure) {
       if (signal.aborted) return;
-      this.error = failure.message;
+      this.error = `${failure.message}.`;
     }
     this.app.changed();
   }
