@@ -10,6 +10,10 @@ const { chromium } = require("playwright-core");
 
 const { PLANTS_URL, PLANTS_TOKEN } = process.env;
 
+// The server at an address that is no loopback address for the browser, which then takes the connection for insecure.
+const INSECURE_URL = new URL(PLANTS_URL);
+INSECURE_URL.hostname = "plants.example";
+
 const WIDE = { width: 1280, height: 800 };
 
 // The generous deadline of a step, which only ends a test that would hang.
@@ -29,7 +33,8 @@ function inBrowser(script) {
 async function run(script) {
   const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
   // As root, Chromium starts only without its sandbox.
-  const chrome = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const args = ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`];
+  const chrome = await chromium.launch({ executablePath, args });
   const browser = new Browser(chrome);
   try {
     await script(browser);
@@ -60,24 +65,25 @@ class Browser {
   }
 
   /** A tab with the page. Nobody has signed in there. */
-  async tab(person) {
+  async tab(person, url = PLANTS_URL) {
     const page = await person.newPage();
     const complain = (text) => {
       if (!this.#expected.some((pattern) => pattern.test(text))) this.complaints.push(text);
     };
     page.on("console", (message) => complain(message.text()));
     page.on("pageerror", (error) => complain(error.stack));
+    const origin = `${new URL(url).origin}/`;
     page.on("request", (request) => {
       const url = request.url();
-      if (!/^(data:|blob:)/.test(url) && !url.startsWith(`${PLANTS_URL}/`)) complain(`a request to ${url}`);
+      if (!/^(data:|blob:)/.test(url) && !url.startsWith(origin)) complain(`a request to ${url}`);
     });
-    await page.goto(PLANTS_URL);
+    await page.goto(url);
     return page;
   }
 
   /** A tab of a person who has signed in. */
-  async signedIn({ person, token = PLANTS_TOKEN, ...options } = {}) {
-    const page = await this.tab(person ?? (await this.person(options)));
+  async signedIn({ person, token = PLANTS_TOKEN, url } = {}) {
+    const page = await this.tab(person ?? (await this.person()), url);
     await signIn(page, token);
     return page;
   }
@@ -147,4 +153,4 @@ async function order(words) {
   return value;
 }
 
-module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, PLANTS_TOKEN };
+module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, INSECURE_URL, PLANTS_TOKEN };

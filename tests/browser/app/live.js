@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, order, row, send, signIn, store } = require("./harness.js");
+const { assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("./harness.js");
 
 const TABS = 10;
 
@@ -28,6 +28,17 @@ inBrowser(async (browser) => {
   await row(other, "2").getByRole("button", { name: "Delete" }).click();
   await row(page, "2").waitFor({ state: "detached" });
   await page.getByText("1 plant", { exact: true }).waitFor();
+
+  // Without a secure connection, the page cannot share streams between tabs. It works nevertheless.
+  const insecure = await browser.signedIn({ url: INSECURE_URL.href });
+  assert.equal(await insecure.evaluate(() => isSecureContext), false);
+  await send("PUT", "plants/2", '{"name":"Ulmus"}');
+  await row(insecure, "2").getByText("Ulmus").waitFor();
+  await row(insecure, "2").getByRole("button", { name: "Delete" }).click();
+  await insecure.getByRole("button", { name: "Undo" }).click();
+  await row(insecure, "2").getByRole("button", { name: "Delete" }).click();
+  await row(page, "2").waitFor({ state: "detached" });
+  await insecure.close();
 
   // More tabs of one person than the browser opens connections: each one loads, follows, and can write.
   const tabs = [page];

@@ -23,6 +23,8 @@ const TYPING_MS = 150;
 
 const NOTHING_HAPPENED = { text: "", action: null, isDeletion: false };
 
+const hasFiles = (event) => event.dataTransfer.types.includes("Files");
+
 export class App {
   /** Null before the first sign-in. A session that has ended stays behind the sign-in dialog. */
   session = null;
@@ -41,8 +43,9 @@ export class App {
 
   start() {
     addEventListener("popstate", () => this.signIn === null && this.#showAddress());
-    addEventListener("dragover", (event) => event.preventDefault());
-    addEventListener("drop", this.#onDrop);
+    // Otherwise the browser would open a file that is dropped, and leave the page.
+    addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+    addEventListener("drop", (event) => hasFiles(event) && this.#drop(event));
     const token = sessionStorage.getItem(STORED_TOKEN);
     if (token) this.submitToken(token);
     this.changed();
@@ -217,15 +220,15 @@ export class App {
     }
   }
 
-  #onDrop = (event) => {
+  #drop(event) {
     event.preventDefault();
     const { files } = event.dataTransfer;
     const mayImport = this.signIn === null && this.session.mayWrite;
-    if (files.length === 0 || !mayImport) return;
+    if (!mayImport) return;
     if (files.length > 1) return this.announce("Drop one file at a time.");
     if (this.dialog === null) this.importFile();
     if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.start(files[0]);
-  };
+  }
 
   // Deleting and bringing back
 
