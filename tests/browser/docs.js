@@ -2,40 +2,13 @@
 
 "use strict";
 
-const assert = require("node:assert/strict");
-const { execFileSync } = require("node:child_process");
-const { chromium } = require("playwright-core");
-
-const { PLANTS_URL, PLANTS_TOKEN } = process.env;
+const { assert, inBrowser, PLANTS_TOKEN, PLANTS_URL } = require("./harness.js");
 
 const PHONE = { width: 390, height: 844 };
 
-// The generous deadline of a step, which only ends a test that would hang.
-const TIMEOUT_MS = 120_000;
-
-async function main() {
-  const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
-  // As root, Chromium starts only without its sandbox.
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-  try {
-    await use(await browser.newPage({ viewport: PHONE }));
-  } finally {
-    await browser.close();
-  }
-}
-
-async function use(page) {
-  page.setDefaultTimeout(TIMEOUT_MS);
-  const complaints = [];
-  page.on("console", (message) => complaints.push(message.text()));
-  page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("request", (request) => {
-    if (!/^(data:|blob:)/.test(request.url()) && !request.url().startsWith(`${PLANTS_URL}/`)) {
-      complaints.push(`a request to ${request.url()}`);
-    }
-  });
-
-  await page.goto(`${PLANTS_URL}/docs/`);
+inBrowser(async (browser) => {
+  const person = await browser.person({ viewport: PHONE });
+  const page = await browser.tab(person, `${PLANTS_URL}/docs/`);
   assert.equal(page.url(), `${PLANTS_URL}/docs`);
 
   await page.click(".auth-wrapper .authorize");
@@ -67,11 +40,4 @@ async function use(page) {
   }
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(width <= PHONE.width, `the page is ${width} px wide on a phone of ${PHONE.width} px`);
-
-  assert.deepEqual(complaints, [], "complaints of the browser");
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
 });

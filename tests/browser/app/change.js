@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("./harness.js");
+const { assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("../harness.js");
 
 const LARGEST = "9223372036854775807";
 const SMALLEST = "-9223372036854775808";

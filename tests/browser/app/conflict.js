@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, inBrowser, row, send, status, store } = require("./harness.js");
+const { assert, eventually, inBrowser, row, send, status, store } = require("../harness.js");
 
 inBrowser(async (browser) => {
   browser.expect(/status of (400|412)/);

@@ -3,7 +3,7 @@
 "use strict";
 
 const { readFileSync } = require("node:fs");
-const { assert, eventually, inBrowser, row, send, status } = require("./harness.js");
+const { assert, eventually, inBrowser, row, send, status } = require("../harness.js");
 
 const ROWS = 100_000;
 // Every row with such a number has a name that no plant may have.
@@ -96,6 +96,13 @@ inBrowser(async (browser) => {
     await dialog.getByRole("alert").filter({ hasText: "id" }).waitFor();
     await close();
   }
+
+  // A proxy answers with a page of its own.
+  await page.route(/import/, (route) => route.fulfill({ status: 200, body: "<h1>Sign in to the network</h1>" }));
+  await begin(csvFile("id,name\n1,Rosa\n"));
+  await dialog.getByRole("alert").getByText("the answer 200 is not from a plant store").waitFor();
+  await close();
+  await page.unroute(/import/);
 
   // Failed rows that go over several lines, that a spreadsheet would take for formulas, and that stand in one line.
   const downloadFailed = async () => {

@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, row, send, status, store, PLANTS_TOKEN } = require("./harness.js");
+const { assert, eventually, ids, inBrowser, row, send, status, store, PLANTS_TOKEN } = require("../harness.js");
 
 // More than there are stops on a full page of plants.
 const MOST_STOPS = 600;

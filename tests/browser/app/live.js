@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("./harness.js");
+const { assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("../harness.js");
 
 const TABS = 10;
 

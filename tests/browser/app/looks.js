@@ -5,7 +5,7 @@
 
 const path = require("node:path");
 const { AxeBuilder } = require("@axe-core/playwright");
-const { assert, eventually, inBrowser, order, row, send, signIn, store } = require("./harness.js");
+const { assert, eventually, inBrowser, order, row, send, signIn, store } = require("../harness.js");
 
 const WIDTHS = [390, 768, 1280];
 // One of each layout.

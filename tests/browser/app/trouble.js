@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, inBrowser, order, row, send, status, store, PLANTS_TOKEN } = require("./harness.js");
+const { assert, eventually, inBrowser, order, row, send, status, store, PLANTS_TOKEN } = require("../harness.js");
 
 inBrowser(async (browser) => {
   await store(["1,Rosa,Rosaceae"]);

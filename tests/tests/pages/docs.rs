@@ -1,6 +1,8 @@
 //! `/docs`, the page of the API, in a real browser.
 
-use plantd_tests::{TOKEN, TestServer, Toolbox, repository, run_tool};
+use plantd_tests::TestServer;
+
+use crate::browser;
 
 #[test]
 fn the_page_is_found_with_a_slash_at_its_end_too() {
@@ -17,14 +19,8 @@ fn the_page_is_found_with_a_slash_at_its_end_too() {
 
 #[test]
 fn in_a_browser_the_page_hides_the_token_deletes_nothing_by_one_click_and_fits_a_phone() {
-    let server = TestServer::start();
+    let mut server = TestServer::start();
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
-    let tools = Toolbox::node();
-    let mut node = tools.command("node");
-    node.arg(repository("tests/browser/docs.js"))
-        .env("NODE_PATH", tools.folder().join("node_modules"))
-        .env("PLANTS_URL", format!("http://{}", server.address()))
-        .env("PLANTS_TOKEN", TOKEN);
-    run_tool(&mut node);
+    browser::run("docs.js", &mut server);
     server.client().read(1).assert_error(404, 3002);
 }

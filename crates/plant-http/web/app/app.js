@@ -84,8 +84,7 @@ export class App {
 
   async submitToken(token) {
     if (!/^[\x21-\x7e]+$/.test(token)) {
-      this.signIn = { isChecking: false, message: "A token consists of visible ASCII characters, without spaces." };
-      return this.changed();
+      return this.#askForToken("A token consists of visible ASCII characters, without spaces.");
     }
     this.#checkedSession?.end(new Failure("another token is being checked"));
     const session = new Session(token, {
@@ -104,8 +103,12 @@ export class App {
     // Another token was submitted in the meantime.
     if (this.#checkedSession !== session) return;
     this.#checkedSession = null;
-    if (message) this.signIn = { isChecking: false, message };
+    if (message) this.#askForToken(message);
     else this.#begin(session, token);
+  }
+
+  #askForToken(message) {
+    this.signIn = { isChecking: false, message };
     this.changed();
   }
 
@@ -120,9 +123,7 @@ export class App {
   /** The page stays as it is below the sign-in dialog, so that nothing that was typed is lost. */
   #tokenEnded() {
     sessionStorage.removeItem(STORED_TOKEN);
-    const message = "The token has ended: it has expired, or was revoked. Sign in again; what you have typed is kept.";
-    this.signIn = { isChecking: false, message };
-    this.changed();
+    this.#askForToken("The token has ended: it has expired, or was revoked. Sign in again; what you have typed is kept.");
   }
 
   signOut = () => {
@@ -131,8 +132,7 @@ export class App {
     history.replaceState(null, "", location.pathname);
     this.deletions.forget();
     Object.assign(this, { session: null, dialog: null, searchText: "", status: NOTHING_HAPPENED });
-    this.signIn = { isChecking: false, message: "" };
-    this.changed();
+    this.#askForToken("");
   };
 
   // What is shown

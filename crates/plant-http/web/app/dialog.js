@@ -16,8 +16,8 @@ export function modal(app, dialog, { title, className = "" }, content) {
   // Chromium closes a dialog at a second Escape in any case, and `changed` then opens the dialog again.
   const onClose = () => (dialog.isBusy ? app.changed() : app.closeDialog(dialog));
   return html`
-    <dialog class=${className} aria-labelledby="dialog-title" @cancel=${onCancel} @close=${onClose}>
-      <h2 id="dialog-title">${title}</h2>
+    <dialog class=${className} aria-label=${title} @cancel=${onCancel} @close=${onClose}>
+      <h2>${title}</h2>
       ${content} ${troubleView(app.trouble)}
     </dialog>`;
 }

@@ -49,8 +49,8 @@ export async function readExport(server, { mediaType, headLines }, { onProgress,
 }
 
 /**
- * Whether there is more than the last row. A proxy that speaks HTTP/1.0 to the server, or sends on an answer that has broken
- * off as if it were whole, hides that from the browser. Other plants may have been deleted meanwhile.
+ * Whether plants follow the last row. A proxy can make a truncated export look complete (docs/api.md, "Export"). An export
+ * with fewer rows than announced is complete if the missing plants were deleted while it ran.
  */
 async function isCutOff(server, end, signal) {
   if (end !== "" && !end.endsWith("\n")) return true;

@@ -1,9 +1,9 @@
 // Notices changes of the store while the tab is visible.
 
-import { nextLink, pause } from "./server.js";
+import { nextAfter, pause } from "./server.js";
 
-// A browser opens at most six HTTP/1.1 connections to one origin, for all its tabs together. So many tabs may each keep
-// one for a stream; the other tabs ask again and again.
+// Browsers open at most six HTTP/1.1 connections to an origin, across all tabs. At most this many tabs hold one for a
+// stream; the others poll.
 const STREAM_SLOTS = 3;
 const POLL_MS = 2000;
 const RECONNECT_MS = 500;
@@ -21,7 +21,7 @@ export async function follow(server, onChange) {
       await tabIsVisible(signal);
       // Asks first, so that nothing is missed however the last round has ended.
       const { headers } = await server.read("events?after=now");
-      const newest = nextLink(headers).searchParams.get("after");
+      const newest = nextAfter(headers);
       if (cursor !== newest) onChange();
       cursor = newest;
       const hasStreamed = await withStreamSlot(async () => {

@@ -4,7 +4,6 @@ import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
 import { csvOf, mediaTypeOf, rowsAt, saveFile, withoutByteOrderMark } from "./files.js";
 import { formatCount, formatPlants } from "./format.js";
-import { parse } from "./server.js";
 
 const ON_CONFLICT = [
   ["error", "report the row"],
@@ -121,7 +120,7 @@ export class ImportDialog {
     this.app.changed();
     addEventListener("beforeunload", askBeforeLeaving);
     try {
-      this.report = parse(await this.#send(file));
+      this.report = await this.#send(file);
       const { created, failed } = this.report;
       const failures = failed === "0" ? "" : `; ${formatCount(failed)} rows failed`;
       this.app.announce(`Imported ${file.name}: ${formatPlants(created)} added${failures}.`);

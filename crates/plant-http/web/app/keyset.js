@@ -1,7 +1,7 @@
 // Pages of plants after a position (keyset pagination), forward and backward. Ids are texts, and BigInt where they are
 // compared. A position is an id that no plant needs to have, or null for the beginning of the list.
 
-import { nextLink } from "./server.js";
+import { nextAfter } from "./server.js";
 
 export const PAGE_PLANTS = 100;
 
@@ -29,9 +29,9 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
     if (filter.tag) query.set("tag", filter.tag);
     const { headers, value } = await server.read(`plants?${query}`, signal);
     page.plants.push(...value);
-    const next = nextLink(headers);
+    const next = nextAfter(headers);
     page.hasMore = next !== null;
-    page.position = next?.searchParams.get("after") ?? page.position;
+    page.position = next ?? page.position;
     page.total = headers.get("X-Total-Count");
     page.searchedTo = headers.get("X-Searched-To");
     onPart(page);
@@ -45,8 +45,8 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
  * begins: `distance`, eight times that, and so on, and then halves the last step until few enough plants are in between.
  */
 export async function previousPosition(server, filter, last, distance, signal) {
-  // Fewer than PAGE_PLANTS plants are between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and `last`. So
-  // they are at least as far apart as the difference, until someone deletes plants in between.
+  // Invariant: fewer than PAGE_PLANTS plants lie between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and
+  // `last`. Ids are distinct, so halving ends well before `near` meets `far`, unless plants are deleted meanwhile.
   const atBeginning = await readPage(server, filter, null, { until: last, signal });
   if (!atBeginning.hasMore) return null;
   let near = BigInt(last);

@@ -99,13 +99,14 @@ function row(app, plant) {
   const { id, name, tag } = plant;
   const marks = `${list.fresh.has(id) ? "fresh" : ""} ${list.target === id ? "target" : ""}`;
   const nameId = `name-${id}`;
+  const showTag = () => app.show({ tag, after: null });
   // The next row moves under the pointer, where a double click would delete it too.
   const remove = ({ detail }) => detail <= 1 && app.remove(plant);
   return html`
     <tr class=${marks} @animationend=${() => list.wasSeen(id)}>
       <td class="id">${id}</td>
       <td class="name"><button class="link" id=${nameId} @click=${() => app.open(id)}>${name}</button></td>
-      <td class="tag-cell">${tag ? html`<button class="tag" @click=${() => app.show({ tag, after: null })}>${tag}</button>` : null}</td>
+      <td class="tag-cell">${tag ? html`<button class="tag" @click=${showTag}>${tag}</button>` : null}</td>
       ${mayWrite
         ? html`
           <td class="actions">

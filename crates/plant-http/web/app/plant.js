@@ -20,7 +20,8 @@ export function idempotencyKey() {
   return `"${crypto.getRandomValues(new Uint32Array(4)).join("-")}"`;
 }
 
-const isSame = (one, other) => one.name === other.name && (one.tag ?? "") === (other.tag ?? "");
+/** Whether two plants have the same name and tag. */
+export const isSame = (one, other) => one.name === other.name && (one.tag ?? "") === (other.tag ?? "");
 
 /** The plant with its `etag`, or null if there is none with this id. */
 export async function readPlant(server, id) {

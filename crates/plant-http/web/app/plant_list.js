@@ -1,6 +1,7 @@
 // The plants on the screen, and what a person asked to see.
 
 import { PAGE_PLANTS, previousPosition, readPage } from "./keyset.js";
+import { isSame } from "./plant.js";
 import { pause } from "./server.js";
 
 // However fast plants change, the page is read again no more often than this.
@@ -131,9 +132,9 @@ export class PlantList {
   async #readAgain(signal) {
     const known = this.plants && new Map(this.plants.map((plant) => [plant.id, plant]));
     await this.#readPage(signal);
-    for (const { id, name, tag } of known ? this.plants : []) {
-      const old = known.get(id);
-      if (!old || old.name !== name || old.tag !== tag) this.fresh.add(id);
+    for (const plant of known ? this.plants : []) {
+      const old = known.get(plant.id);
+      if (!old || !isSame(old, plant)) this.fresh.add(plant.id);
     }
   }
 }

@@ -8,7 +8,7 @@ export const PRECONDITION_FAILED = "3003";
 const TOO_MANY_REQUESTS = "2004";
 const BUSY = "5003";
 const TOO_SLOW = "5004";
-// A proxy answers so while it does not reach the server, or by 200 with a page of its own. The outcome is unknown.
+// What a proxy answers when it cannot reach the server. The outcome of the request is unknown.
 const STATUSES_OF_PROXIES = [502, 503, 504];
 
 // A connection that was lost while the machine slept neither answers nor fails.
@@ -123,7 +123,7 @@ export class Server {
     const signal = AbortSignal.any([ended, timeout]);
     try {
       const answer = await this.send(method, path, { ...options, signal });
-      return { headers: answer.headers, value: await readJson(answer, signal) };
+      return { headers: answer.headers, value: jsonOf(answer.status, await readText(answer, signal)) };
     } catch (failure) {
       throw timeout.aborted ? new Failure("there was no answer in time") : failure;
     }
@@ -134,7 +134,7 @@ export class Server {
     return this.sendWithRetry("GET", path, { signal });
   }
 
-  /** POSTs a file once, and returns the body of the answer. Unlike fetch, an XMLHttpRequest tells how far it is. */
+  /** POSTs a file once, and returns the JSON of the answer. Unlike fetch, an XMLHttpRequest tells how far it is. */
   async upload(path, file, type, { onProgress, signal }) {
     const ended = this.#withEnd(signal);
     ended.throwIfAborted();
@@ -154,7 +154,7 @@ export class Server {
     await promise;
     const { status, responseText } = request;
     if (status !== 200) throw this.#failed(status, responseText);
-    return responseText;
+    return jsonOf(status, responseText);
   }
 
   #withEnd(signal) {
@@ -183,12 +183,12 @@ async function readText(answer, signal) {
   }
 }
 
-async function readJson(answer, signal) {
-  const body = await readText(answer, signal);
+/** The JSON of a success, null without a body. A proxy may answer with a page of its own instead. */
+function jsonOf(status, body) {
   try {
     return body === "" ? null : parse(body);
   } catch {
-    throw Failure.of(answer.status, body);
+    throw Failure.of(status, body);
   }
 }
 
@@ -206,8 +206,8 @@ export async function pause(ms, signal) {
   signal.throwIfAborted();
 }
 
-/** The address to which a `Link` with rel="next" leads, or null. */
-export function nextLink(headers) {
+/** The parameter `after` of the `Link` to the next page, or null if there is no next page. */
+export function nextAfter(headers) {
   const link = /^<([^>]*)>/.exec(headers.get("Link") ?? "");
-  return link && new URL(link[1], document.baseURI);
+  return link && new URL(link[1], document.baseURI).searchParams.get("after");
 }

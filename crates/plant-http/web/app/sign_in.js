@@ -1,7 +1,10 @@
 // The sign-in dialog.
 
 import { html } from "./lit-html/lit-html.js";
-import { errorView, troubleView } from "./dialog.js";
+import { errorView, modal } from "./dialog.js";
+
+// Without a token, there is nothing behind the dialog to go back to: it never closes by the Escape key.
+const NEVER_CLOSES = { isBusy: true };
 
 export function signInView(app) {
   const { isChecking, message } = app.signIn;
@@ -11,24 +14,18 @@ export function signInView(app) {
     app.submitToken(field.value.trim());
     field.value = "";
   };
-  // Without a token, there is nothing behind the dialog to go back to. Chromium closes a dialog at a second Escape in any
-  // case, and `changed` then opens the dialog again.
-  return html`
-    <dialog class="sign-in" aria-labelledby="sign-in-title" @cancel=${(event) => event.preventDefault()} @close=${app.changed}>
-      <form @submit=${submit}>
-        <img src="app/icon.svg" alt="" width="48" height="48">
-        <h2 id="sign-in-title">Plant Store</h2>
-        <p>Sign in with a token of this store.</p>
-        <div class="field">
-          <label for="token">Token</label>
-          <input id="token" name="token" type="password" autocomplete="off" required autofocus>
-        </div>
-        ${errorView(message)} ${troubleView(app.trouble)}
-        <button class="primary wide" aria-disabled=${isChecking}>Sign in</button>
-        <p class="hint">
-          The first start of a server writes a token to <code>plantd-data/first-run-token</code>, and
-          <code>plantd token create</code> makes more. It stays in this tab only.
-        </p>
-      </form>
-    </dialog>`;
+  return modal(app, NEVER_CLOSES, { title: "Plant Store", className: "sign-in" }, html`
+    <form @submit=${submit}>
+      <p>Sign in with a token of this store.</p>
+      <div class="field">
+        <label for="token">Token</label>
+        <input id="token" name="token" type="password" autocomplete="off" required autofocus>
+      </div>
+      ${errorView(message)}
+      <button class="primary wide" aria-disabled=${isChecking}>Sign in</button>
+      <p class="hint">
+        The first start of a server writes a token to <code>plantd-data/first-run-token</code>, and
+        <code>plantd token create</code> makes more. It stays in this tab only.
+      </p>
+    </form>`);
 }

@@ -1,4 +1,4 @@
-// What the scripts of this folder share: a browser that notes every complaint, a person who signs in, the interface of the
+// What the scripts share: a browser that notes every complaint, a person who signs in, the interface of the
 // server, and orders to the test that has started the script.
 
 "use strict";
@@ -153,4 +153,4 @@ async function order(words) {
   return value;
 }
 
-module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, INSECURE_URL, PLANTS_TOKEN };
+module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, INSECURE_URL, PLANTS_TOKEN, PLANTS_URL };
