@@ -102,6 +102,16 @@ async function signIn(page, token = PLANTS_TOKEN) {
   await eventually(tryOnce, false, "whether a token is still asked for");
 }
 
+/** Opens the dialog that adds a plant, fills it in, and saves. */
+async function add(page, id, name, tag = "") {
+  await page.getByRole("button", { name: "Add plant", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Id").fill(id);
+  await dialog.getByLabel("Name").fill(name);
+  await dialog.getByLabel("Tag").fill(tag);
+  await dialog.getByRole("button", { name: "Save" }).click();
+}
+
 /** The row of a plant. */
 function row(page, id) {
   const cell = page.locator("td:first-child").getByText(id, { exact: true });
@@ -153,4 +163,7 @@ async function order(words) {
   return value;
 }
 
-module.exports = { assert, eventually, ids, inBrowser, order, row, send, signIn, status, store, INSECURE_URL, PLANTS_TOKEN, PLANTS_URL };
+module.exports = {
+  add, assert, eventually, ids, inBrowser, order, row, send, signIn, status, store,
+  INSECURE_URL, PLANTS_TOKEN, PLANTS_URL,
+};

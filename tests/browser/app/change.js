@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("../harness.js");
+const { add, assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("../harness.js");
 
 const LARGEST = "9223372036854775807";
 const SMALLEST = "-9223372036854775808";
@@ -35,13 +35,6 @@ inBrowser(async (browser) => {
   assert.ok(!(await page.content()).includes(PLANTS_TOKEN), "the page shows the token");
 
   // Adds plants. A mistake is explained, and what was typed stays.
-  const add = async (id, name, tag) => {
-    await press("Add plant");
-    await dialog.getByLabel("Id").fill(id);
-    await dialog.getByLabel("Name").fill(name);
-    await dialog.getByLabel("Tag").fill(tag);
-    await dialog.getByRole("button", { name: "Save" }).click();
-  };
   browser.expect(/status of 400/);
   for (const [id, name, complaint] of [
     ["rose", "Rosa", NOT_AN_ID],
@@ -50,7 +43,7 @@ inBrowser(async (browser) => {
     ["1", " ", /name must hold a character/],
     ["1", "x".repeat(256), /name must have 1 to 255 characters/],
   ]) {
-    await add(id, name, "");
+    await add(page, id, name);
     await dialog.getByRole("alert").getByText(complaint).waitFor();
     assert.equal(await dialog.getByLabel("Id").inputValue(), id);
     await dialog.getByRole("button", { name: "Cancel" }).click();
@@ -62,12 +55,12 @@ inBrowser(async (browser) => {
     [LARGEST, '<img src="x" onerror="alert(1)"><b>bold</b> & &amp;', "<i>tag</i>"],
   ];
   for (const [id, name, tag] of plants) {
-    await add(id, name, tag);
+    await add(page, id, name, tag);
     await eventually(() => status(page), `Added “${name}” (${id}).`);
   }
-  await add(" +007 ", "Acer", "");
+  await add(page, " +007 ", "Acer");
   await row(page, "7").waitFor();
-  await add("1", "Rosa rugosa", "");
+  await add(page, "1", "Rosa rugosa");
   await dialog.getByRole("alert").getByText("a plant with id 1 exists already").waitFor();
   await dialog.getByLabel("Id").fill("2");
   await dialog.getByRole("button", { name: "Save" }).click();

@@ -115,8 +115,8 @@ inBrowser(async (browser) => {
   await press("Show all tags", { key: "Shift+Tab" });
   await eventually(() => ids(page), ["-2", "1"]);
 
-  // Imports and exports. A key that is pressed before the browser knows that the script waits for the file dialog would
-  // open a dialog that nobody answers, so the script waits from before the key.
+  // Imports and exports. Playwright takes over file dialogs only while a script waits for one, and to begin that takes a
+  // moment. So the wait begins well before the key that opens the dialog.
   const opened = page.waitForEvent("filechooser");
   await press("Import");
   await isFocused("Choose a file, or drop one anywhere on the page");

@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("../harness.js");
+const { add, assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("../harness.js");
 
 const TABS = 10;
 
@@ -16,11 +16,7 @@ inBrowser(async (browser) => {
   const other = await browser.signedIn();
 
   // What one person does, another one sees without doing anything.
-  await page.getByRole("button", { name: "Add plant" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Id").fill("2");
-  await dialog.getByLabel("Name").fill("Salix");
-  await dialog.getByRole("button", { name: "Save" }).click();
+  await add(page, "2", "Salix");
   await row(other, "2").getByText("Salix").waitFor();
   await send("PATCH", "plants/2", '{"name":"Salix alba","tag":"Salicaceae"}');
   for (const each of [page, other]) await row(each, "2").getByText("Salix alba").waitFor();
@@ -45,12 +41,7 @@ inBrowser(async (browser) => {
   while (tabs.length < TABS) tabs.push(await browser.signedIn({ person }));
   await send("PUT", "plants/3", '{"name":"Acer"}');
   for (const tab of tabs) await row(tab, "3").waitFor();
-  for (const [index, tab] of tabs.entries()) {
-    await tab.getByRole("button", { name: "Add plant" }).click();
-    await tab.getByRole("dialog").getByLabel("Id").fill(String(100 + index));
-    await tab.getByRole("dialog").getByLabel("Name").fill(`Of tab ${index}`);
-    await tab.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-  }
+  for (const [index, tab] of tabs.entries()) await add(tab, String(100 + index), `Of tab ${index}`);
   const all = ["1", "3", ...tabs.map((_, index) => String(100 + index))];
   for (const tab of [...tabs, other]) await eventually(() => ids(tab), all, "every tab has all plants");
   for (const tab of tabs.slice(1)) await tab.close();
@@ -82,10 +73,7 @@ inBrowser(async (browser) => {
     await order("stop");
     await page.getByRole("alert").getByText("No connection to the server").waitFor();
     // Typed and saved while there is no server.
-    await page.getByRole("button", { name: "Add plant" }).click();
-    await dialog.getByLabel("Id").fill(String(200 + round));
-    await dialog.getByLabel("Name").fill("Typed without a server");
-    await dialog.getByRole("button", { name: "Save" }).click();
+    await add(page, String(200 + round), "Typed without a server");
     await order(`start ${host}`);
     await send("PUT", `plants/${300 + round}`, '{"name":"Of someone else"}');
     for (const each of [page, other]) {

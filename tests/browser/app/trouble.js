@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, inBrowser, order, row, send, status, store, PLANTS_TOKEN } = require("../harness.js");
+const { add, assert, eventually, inBrowser, order, row, send, status, store, PLANTS_TOKEN } = require("../harness.js");
 
 inBrowser(async (browser) => {
   await store(["1,Rosa,Rosaceae"]);
@@ -84,10 +84,7 @@ inBrowser(async (browser) => {
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.equal((await send("GET", "plants/1")).text, '{"id":1,"name":"Rosa canina","tag":"Roses"}');
-  await page.getByRole("button", { name: "Add plant" }).click();
-  await dialog.getByLabel("Id").fill("2");
-  await dialog.getByLabel("Name").fill("Salix");
-  await dialog.getByRole("button", { name: "Save" }).click();
+  await add(page, "2", "Salix");
   await eventually(() => status(page), "Added “Salix” (2).");
   await row(page, "2").getByRole("button", { name: "Delete" }).click();
   await eventually(() => status(page), "Deleted “Salix” (2).");

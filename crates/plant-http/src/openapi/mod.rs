@@ -89,8 +89,8 @@ fn values() -> [(&'static str, Value); 30] {
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
         ("START_PATTERN", json!(concat!("^(now|", cursor_pattern!(), ")$"))),
         ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
-        ("TOKEN_NAME_MAX_CHARACTERS", json!(TOKEN_NAME_MAX_CHARACTERS)),
         ("TEXT_PATTERN", json!(TEXT_PATTERN)),
+        ("TOKEN_NAME_MAX_CHARACTERS", json!(TOKEN_NAME_MAX_CHARACTERS)),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 use crate::pages::static_file::{IMAGE, PAGE, SCRIPT, STYLE, StaticFile, TEXT};
 
-/// The page may load scripts, styles and images and send requests from and to this server only. It has no inline code,
-/// evaluates no text, makes HTML from its own templates only (Trusted Types), and no other page may frame it.
+/// Allows scripts, styles, images and requests of this server only. Forbids inline code, `eval`, and frames around the
+/// page. Trusted Types let only lit-html make HTML, from the templates in the scripts.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types lit-html";

@@ -3,8 +3,8 @@
 
 use crate::pages::static_file::{PAGE, SCRIPT, STYLE, StaticFile, TEXT};
 
-/// The page may load scripts and styles, send requests and show images from this server only; images may also be within
-/// the style. It has no inline code, evaluates no text, and no other page may frame it.
+/// Allows scripts, styles, images and requests of this server only, and images within the styles. Forbids inline code,
+/// `eval`, and frames around the page.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

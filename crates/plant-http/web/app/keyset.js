@@ -41,14 +41,15 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
 }
 
 /**
- * The position of the page that ends at the id `last`. The server lists upward only, so this guesses how far back the page
- * begins: `distance`, eight times that, and so on, and then halves the last step until few enough plants are in between.
+ * The position of the page that ends at the id `last`. The server lists upward only, so this is an exponential search
+ * downward: its first step is `distance`, and each further step is eight times as long. It then bisects the last step.
  */
 export async function previousPosition(server, filter, last, distance, signal) {
-  // Invariant: fewer than PAGE_PLANTS plants lie between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and
-  // `last`. Ids are distinct, so halving ends well before `near` meets `far`, unless plants are deleted meanwhile.
   const atBeginning = await readPage(server, filter, null, { until: last, signal });
   if (!atBeginning.hasMore) return null;
+  // Invariant: fewer than PAGE_PLANTS plants lie between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and
+  // `last`. Ids are distinct, so the bisection ends before `near` and `far` are neighbors, unless plants are deleted
+  // meanwhile.
   let near = BigInt(last);
   let far = null;
   let position = near - distance;

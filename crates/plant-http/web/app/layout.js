@@ -76,7 +76,7 @@ function toolbar(app) {
 function plants(app) {
   const { list, mayWrite } = app.session;
   if (list.failure) return html`<p class="empty" role="alert">${list.failure.message}.</p>`;
-  if (list.plants === null) return html`<p class="empty">${searchProgress(list) || "Loading …"}</p>`;
+  if (list.plants === null) return loading(list);
   return html`
     <p class="summary">${summary(list)}</p>
     ${list.plants.length === 0
@@ -121,7 +121,7 @@ function row(app, plant) {
 function empty(app) {
   const { list, mayWrite } = app.session;
   const { after, name, tag } = list.query;
-  if (list.isLoading) return html`<p class="empty">${searchProgress(list) || "Loading …"}</p>`;
+  if (list.isLoading) return loading(list);
   if (after !== null) return html`<p class="empty">No more plants. “Previous” leads back.</p>`;
   if (name || tag) {
     return html`
@@ -136,6 +136,10 @@ function empty(app) {
       <h2>No plants yet</h2>
       <p>${mayWrite ? "Add the first one, or import many from a file: drop it here." : "They appear here once someone adds one."}</p>
     </div>`;
+}
+
+function loading(list) {
+  return html`<p class="empty">${searchProgress(list) || "Loading …"}</p>`;
 }
 
 function searchProgress({ searchedTo }) {
