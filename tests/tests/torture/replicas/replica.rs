@@ -30,9 +30,14 @@ impl Replica {
         answer.status == 200
     }
 
-    /// How many of its sessions wait for a synchronous standby.
+    /// How many of its sessions wait for a synchronous standby, or for the lock of a session that does: of two sessions
+    /// that touch the same counter, one waits for the other.
     pub(super) fn count_waiting_sessions(&self, database: &Database) -> usize {
-        let count = format!("SELECT count(*) {}", waiting_sessions(&self.sessions));
+        let count = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' \
+             AND (wait_event = 'SyncRep' OR wait_event_type = 'Lock')",
+            self.sessions
+        );
         database.query(&count).parse().expect("a number")
     }
 
