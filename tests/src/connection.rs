@@ -257,21 +257,27 @@ impl Connection {
 
     fn receive_some(&mut self) -> io::Result<()> {
         let mut buffer = [0; 8192];
-        let length = match &mut self.tls {
-            None => self.socket.read(&mut buffer)?,
-            Some(session) => Stream::new(session, &mut self.socket).read(&mut buffer).map_err(
-                // Without `close_notify` the server may not have meant to end here.
-                |cause| match cause.kind() {
-                    ErrorKind::UnexpectedEof => ErrorKind::ConnectionAborted.into(),
-                    _ => cause,
-                },
-            )?,
+        let length = loop {
+            match self.read(&mut buffer) {
+                // A read with a timeout is not restarted by itself after this process was stopped and continued (signal(7)).
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
         };
         if length == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         self.received.extend_from_slice(&buffer[..length]);
         Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.tls else { return self.socket.read(buffer) };
+        // Without `close_notify` the server may not have meant to end here.
+        Stream::new(session, &mut self.socket).read(buffer).map_err(|cause| match cause.kind() {
+            ErrorKind::UnexpectedEof => ErrorKind::ConnectionAborted.into(),
+            _ => cause,
+        })
     }
 
     /// Waits until bytes have arrived, and keeps them.
