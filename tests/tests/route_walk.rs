@@ -86,13 +86,12 @@ struct BadCredential {
 /// A server, and good and bad credentials for it.
 struct Walk {
     server: TestServer,
+    scraper: String,
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
     /// More of them, for one route.
     odd: Vec<BadCredential>,
-    /// The token of the reader, where the request needs to write.
-    too_little: BadCredential,
 }
 
 fn authorization(value: impl AsRef<[u8]>) -> Vec<u8> {
@@ -107,6 +106,7 @@ impl Walk {
     fn new() -> Self {
         let server = TestServer::start();
         let token = |arguments: &[&str]| create_token(server.data(), arguments);
+        let scraper = token(&["--name", "scraper", "--scope", "metrics"]);
         let reader = token(&["--name", "reader", "--scope", "read"]);
         let writer = token(&["--name", "writer", "--scope", "write"]);
         let revoked = token(&["--name", "revoked"]);
@@ -167,8 +167,7 @@ impl Walk {
             bad("of the environment and cut", bearer(&TOKEN[1..]), INVALID),
             bad("of the environment and longer", bearer(&format!("{TOKEN}x")), INVALID),
         ];
-        let too_little = bad("one that may only read", bearer(&reader), TOO_LITTLE);
-        Self { server, reader, writer, bad: bad_credentials, odd, too_little }
+        Self { server, scraper, reader, writer, bad: bad_credentials, odd }
     }
 
     /// Sends a request without a body.
@@ -196,16 +195,20 @@ impl Walk {
         assert_eq!(answer.header("www-authenticate"), Some(challenge.as_str()), "{case}");
     }
 
-    /// Asserts that the request needs a token with this scope.
+    /// Asserts that the request needs a token with this scope, or any token.
     #[track_caller]
-    fn assert_guarded(&self, method: &str, path: &str, scope: Scope) {
+    fn assert_guarded(&self, method: &str, path: &str, scope: Option<Scope>) {
         for bad in &self.bad {
             self.assert_refused(method, path, bad);
         }
-        if scope == Scope::Write {
-            self.assert_refused(method, path, &self.too_little);
-        } else {
-            self.assert_let_in(method, path, &self.reader);
+        // In the order of the scopes, of which each includes those before it.
+        for (of_token, token) in [(Scope::Metrics, &self.scraper), (Scope::Read, &self.reader)] {
+            let place = |scope| Scope::ALL.iter().position(|other| *other == scope);
+            if scope.is_none_or(|scope| place(scope) <= place(of_token)) {
+                self.assert_let_in(method, path, token);
+            } else {
+                self.assert_refused(method, path, &too_little(token));
+            }
         }
     }
 
@@ -217,9 +220,24 @@ impl Walk {
     }
 }
 
-/// The scope that a method needs.
-fn scope_of(method: &str) -> Scope {
-    if matches!(method, "GET" | "HEAD") { Scope::Read } else { Scope::Write }
+/// A credential with a token whose scope does not allow the request.
+fn too_little(token: &str) -> BadCredential {
+    let (name, query, lines) = ("one of a lesser scope", String::new(), bearer(token));
+    BadCredential { name, query, lines, refusal: TOO_LITTLE }
+}
+
+/// The scope that a method needs at a path; `None` if a token with any scope will do.
+fn scope_of(method: &str, path: &str) -> Option<Scope> {
+    match (is_read(method), path) {
+        (true, "/token") => None,
+        (true, "/metrics") => Some(Scope::Metrics),
+        (true, _) => Some(Scope::Read),
+        (false, _) => Some(Scope::Write),
+    }
+}
+
+fn is_read(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD")
 }
 
 /// The path of a route with its parameters filled in.
@@ -241,14 +259,15 @@ fn no_route_answers_without_a_token_of_its_scope() {
     for route in &routes {
         assert!(ALL_METHODS.contains(&route.method.as_str()), "{route:?}");
         let is_open = OPEN_PATHS.contains(&route.path) && route.method == "GET";
-        assert!(is_open || route.scope == Some(scope_of(&route.method)), "{route:?}");
+        assert_eq!(route.needs_token, !is_open, "{route:?}");
+        assert!(is_open || route.scope == scope_of(&route.method, route.path), "{route:?}");
     }
     let before = walk.send("GET", "/plants", &bearer(&walk.reader)).plants();
     let paths: BTreeSet<String> = routes.iter().map(|route| target(route.path)).collect();
     for method in ALL_METHODS {
         for path in paths.iter().map(String::as_str).chain(UNKNOWN_PATHS) {
-            if !(OPEN_PATHS.contains(&path) && scope_of(method) == Scope::Read) {
-                walk.assert_guarded(method, path, scope_of(method));
+            if !(OPEN_PATHS.contains(&path) && is_read(method)) {
+                walk.assert_guarded(method, path, scope_of(method, path));
             }
         }
     }
@@ -279,7 +298,7 @@ fn the_paths_that_need_no_token_are_those_that_should_not() {
     let walk = Walk::new();
     let open: BTreeSet<&str> = routes()
         .into_iter()
-        .filter(|route| route.scope.is_none())
+        .filter(|route| !route.needs_token)
         .map(|route| {
             assert_eq!(route.method, "GET", "{route:?}");
             route.path
@@ -288,7 +307,7 @@ fn the_paths_that_need_no_token_are_those_that_should_not() {
     assert_eq!(open, BTreeSet::from(OPEN_PATHS));
     for path in OPEN_PATHS {
         for method in ["GET", "HEAD"] {
-            for bad in walk.bad.iter().chain([&walk.too_little]) {
+            for bad in walk.bad.iter().chain([&too_little(&walk.reader)]) {
                 let answer = walk.send(method, &format!("{path}{}", bad.query), &bad.lines);
                 let is_open = [200, 307].contains(&answer.status);
                 assert!(is_open, "{method} {path}, {}: {answer:?}", bad.name);
@@ -305,7 +324,7 @@ fn a_body_changes_nothing_without_a_token_that_may_write() {
     for (path, media_type) in
         [("/plants", "application/json"), ("/plants/import", "application/x-ndjson")]
     {
-        for bad in walk.bad.iter().chain([&walk.too_little]) {
+        for bad in walk.bad.iter().chain([&too_little(&walk.reader)]) {
             for (expect, body) in [("", body.as_str()), ("Expect: 100-continue\r\n", "")] {
                 let line = format!("POST {path}{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
                 let lines = format!("{line}Content-Type: {media_type}\r\n{length}{expect}");

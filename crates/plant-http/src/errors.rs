@@ -14,6 +14,7 @@ use actix_web::{HttpResponse, ResponseError};
 use plant_domain::{Error, NAME_MAX_CHARACTERS, Violations, error_number};
 use plant_store::{Precondition, StoreError, StoreFailure};
 
+use crate::access::token_record::Scope;
 use crate::limits::{BODY_DEADLINE, BODY_MAX_BYTES};
 
 /// The seconds in `Retry-After`. Even at the slowest rate of a token, one request a second, the next one is allowed by
@@ -131,9 +132,9 @@ errors! {
         "read the token again from where it is stored, and try once more; then ask the server's operator for a new one. Rows that an import had sent stay";
         || "the token is unknown, expired or revoked; get a new one".to_owned();
     InsufficientScope = 2003, FORBIDDEN, Challenge(INSUFFICIENT_SCOPE_CHALLENGE);
-        "the token may only read";
-        "use a token with the scope `write`";
-        || "the token may only read; use one with the scope `write`".to_owned();
+        "the scope of the token does not allow the request";
+        "use a token with the scope that the message names";
+        || insufficient_scope(Scope::Write);
     TooManyRequests = 2004, TOO_MANY_REQUESTS, RetryAfter;
         "the token has exceeded its rate; nothing was done";
         "wait for the seconds in `Retry-After`, send the request again, then send fewer";
@@ -201,6 +202,10 @@ fn no_such_plant(id: impl fmt::Display) -> String {
     format!("there is no plant with id {id}")
 }
 
+fn insufficient_scope(needed: Scope) -> String {
+    format!("the scope of the token does not allow this; use a token with the scope `{needed}`")
+}
+
 /// The message for a content type other than these media types.
 pub(crate) fn wrong_content_type(media_types: &[&str]) -> String {
     let media_types = media_types.join(" or ");
@@ -234,6 +239,11 @@ impl Failure {
         let message = format!("there is no such method on this path; it takes {allow}");
         let allow = HeaderValue::from_str(allow).ok().map(|allow| (header::ALLOW, allow));
         Self { header: allow, ..Self::new(ErrorNumber::NoSuchMethod, message) }
+    }
+
+    /// A token whose scope does not include the needed one.
+    pub(crate) fn insufficient_scope(needed: Scope) -> Self {
+        Self::new(ErrorNumber::InsufficientScope, insufficient_scope(needed))
     }
 
     /// Two or more `Authorization` headers.

@@ -6,7 +6,7 @@ use actix_http::header::HeaderMap;
 use plant_domain::{Error, NewPlant, Plant, PlantId, PlantPatch};
 use plant_store::{OnConflict, PageRequest, Preconditions, Revision, TagPageRequest};
 
-use crate::access::gate;
+use crate::access::gate::{self, Access};
 use crate::access::token_record::Scope;
 use crate::errors::ErrorNumber;
 use crate::extract::query::{ListQuery, TagQuery};
@@ -22,7 +22,9 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// Its method.
     pub method: String,
-    /// The scope that a token needs; `None` where no token is needed.
+    /// Whether a request needs a token.
+    pub needs_token: bool,
+    /// The scope that the token needs; `None` if any will do.
     pub scope: Option<Scope>,
     /// Whether it is an operation in the OpenAPI document, not a page for people.
     pub is_operation: bool,
@@ -32,10 +34,14 @@ pub struct RouteInfo {
 #[must_use]
 pub fn routes() -> Vec<RouteInfo> {
     crate::routes::endpoints()
-        .map(|Endpoint { path, method, scope, is_operation }| RouteInfo {
+        .map(|Endpoint { path, method, access, is_operation }| RouteInfo {
             path,
             method: method.to_string(),
-            scope,
+            needs_token: access != Access::Open,
+            scope: match access {
+                Access::Scope(scope) => Some(scope),
+                Access::Open | Access::AnyToken => None,
+            },
             is_operation,
         })
         .collect()

@@ -25,9 +25,11 @@ mod handlers;
 #[doc(hidden)]
 pub mod internal;
 pub mod limits;
+mod metrics;
 mod middleware;
 mod openapi;
 mod pages;
+mod route_table;
 mod routes;
 mod serve_error;
 mod server;
@@ -43,7 +45,7 @@ pub use serve_error::ServeError;
 pub use server::ServerConfig;
 pub use server::listening_socket::ListeningSocket;
 pub use server::tls::{TlsCertificate, UnusableCertificate};
-pub use service::{PlantService, serve};
+pub use service::{PlantService, serve, serve_monitoring};
 
 /// For clients that list, import, export, or follow events.
 pub mod transfer {

@@ -10,17 +10,28 @@ use actix_web::guard::{self, GuardContext};
 use actix_web::web::{ReqData, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
 
-use crate::access::gate::scope_needed;
+use crate::access::gate::Access;
+use crate::access::token_record::Scope;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::handlers::{events, export, health, import, plants, tags, token};
+use crate::handlers::{events, export, health, import, metrics, plants, tags, token};
+use crate::metrics::Metrics;
 use crate::middleware::context::RequestContext;
 use crate::openapi::{self, Endpoint};
 use crate::pages;
 use crate::pages::static_file::StaticFile;
+use crate::route_table::{RouteEntry, RouteTable};
+
+/// Which routes an application has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Routes {
+    All,
+    /// For a scraper and a load balancer, on an address where no route needs a token.
+    Monitoring,
+}
 
 /// Each path with its methods and their handlers. `openapi/document.json` describes those that are not pages.
-fn paths() -> Vec<Path> {
+fn all() -> Vec<Path> {
     let mut paths = vec![
         Path::new("/plants")
             // HEAD comes with each GET.
@@ -35,12 +46,11 @@ fn paths() -> Vec<Path> {
             .on(Method::DELETE, plants::delete),
         Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
-        Path::new("/token").on(Method::GET, token::describe),
-        Path::open("/livez").on(Method::GET, health::live),
-        Path::open("/readyz").on(Method::GET, health::ready),
+        Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
         Path::open("/docs/").on(Method::GET, redirect("../docs")).page(),
     ];
+    paths.extend(monitoring(Access::Scope(Scope::Metrics)));
     paths.extend(pages::files().map(|(path, file)| {
         let answer = move |request: HttpRequest| ready(file.answer(&request));
         Path::open(path).on(Method::GET, answer).page()
@@ -48,29 +58,73 @@ fn paths() -> Vec<Path> {
     paths
 }
 
-/// Registers every route, and the answers to unknown paths and methods.
-pub(crate) fn configure(config: &mut ServiceConfig) {
-    for path in paths() {
-        config.service(path.into_resource());
+/// The paths that tell how the service is doing. Reading the metrics needs `access`.
+fn monitoring(access: Access) -> Vec<Path> {
+    vec![
+        Path::open("/livez").on(Method::GET, health::live),
+        Path::open("/readyz").on(Method::GET, health::ready),
+        Path::needing(access, "/metrics").on(Method::GET, metrics::read),
+    ]
+}
+
+impl Routes {
+    fn paths(self) -> Vec<Path> {
+        match self {
+            Self::All => all(),
+            Self::Monitoring => monitoring(Access::Open),
+        }
     }
-    config.default_service(web::route().to(no_such_path));
+
+    /// Registers every route, and the answers to unknown paths and methods.
+    pub(crate) fn configure(self, config: &mut ServiceConfig) {
+        for path in self.paths() {
+            config.service(path.into_resource());
+        }
+        config.default_service(match self {
+            Self::All => web::route().to(no_such_path),
+            Self::Monitoring => web::route().to(not_for_monitoring),
+        });
+    }
+
+    /// What each path needs, and where its requests are counted.
+    pub(crate) fn table(self, metrics: &Metrics) -> RouteTable {
+        let other = Rc::new(metrics.other());
+        let access = match self {
+            Self::All => Access::Scope(Scope::Read),
+            Self::Monitoring => Access::Open,
+        };
+        let mut table =
+            RouteTable::new(RouteEntry { access, endpoints: Vec::new(), other: Rc::clone(&other) });
+        for path in self.paths() {
+            // One label for all pages: they are many, and alike.
+            let label = if path.is_page { "page" } else { path.pattern };
+            let endpoint = |method: Method| {
+                let metrics = metrics.endpoint(label, method.as_str());
+                (method, Rc::new(metrics))
+            };
+            let endpoints = path.methods.into_iter().map(endpoint).collect();
+            let route = RouteEntry { access: path.access, endpoints, other: Rc::clone(&other) };
+            table.add(path.pattern, route);
+        }
+        table
+    }
 }
 
 async fn no_such_path(context: ReqData<Rc<RequestContext>>) -> Result<HttpResponse, Failure> {
     Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&context.plants_path())))
 }
 
-/// The paths whose GET and HEAD need no token.
-pub(crate) fn open_paths() -> Vec<&'static str> {
-    paths().iter().filter(|path| path.is_open).map(|path| path.pattern).collect()
+async fn not_for_monitoring() -> Result<HttpResponse, Failure> {
+    let message = "there is no such path; here are /metrics, /livez and /readyz alone";
+    Err(Failure::new(ErrorNumber::NoSuchPath, message))
 }
 
 /// Every method of every path. HEAD is served wherever GET is, and OPTIONS on every path.
 pub(crate) fn endpoints() -> impl Iterator<Item = Endpoint> {
-    paths().into_iter().flat_map(|path| {
+    all().into_iter().flat_map(|path| {
         path.methods.into_iter().map(move |method| {
-            let scope = (!path.is_open).then(|| scope_needed(&method));
-            Endpoint { path: path.pattern, method, scope, is_operation: !path.is_page }
+            let access = path.access.for_method(&method);
+            Endpoint { path: path.pattern, method, access, is_operation: !path.is_page }
         })
     })
 }
@@ -92,7 +146,8 @@ async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
 /// One path and its methods.
 struct Path {
     pattern: &'static str,
-    is_open: bool,
+    /// What reading needs.
+    access: Access,
     is_page: bool,
     /// HEAD comes with GET.
     methods: Vec<Method>,
@@ -100,13 +155,18 @@ struct Path {
 }
 
 impl Path {
+    /// A path whose reads need the scope `read`.
     fn new(pattern: &'static str) -> Self {
-        let resource = web::resource(pattern);
-        Self { pattern, is_open: false, is_page: false, methods: Vec::new(), resource }
+        Self::needing(Access::Scope(Scope::Read), pattern)
     }
 
     fn open(pattern: &'static str) -> Self {
-        Self { is_open: true, ..Self::new(pattern) }
+        Self::needing(Access::Open, pattern)
+    }
+
+    fn needing(access: Access, pattern: &'static str) -> Self {
+        let resource = web::resource(pattern);
+        Self { pattern, access, is_page: false, methods: Vec::new(), resource }
     }
 
     /// The same path as a page for people, or one of its files.

@@ -10,17 +10,19 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{App, Error, Scope};
 use plant_store::PlantRepository;
+use prometheus::Registry;
 
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
 use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
+use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
-use crate::routes;
+use crate::routes::Routes;
 use crate::serve_error::ServeError;
 use crate::server::drain::Draining;
-use crate::server::http1::http_service;
+use crate::server::http1::{HttpServiceFactory, http_service};
 use crate::server::listening_socket::ListeningSocket;
 use crate::server::{Server, ServerConfig};
 
@@ -34,6 +36,7 @@ pub struct PlantService {
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
     followers: Arc<Followers>,
+    metrics: Metrics,
 }
 
 impl PlantService {
@@ -41,8 +44,8 @@ impl PlantService {
     #[must_use]
     pub fn new(repository: Arc<dyn PlantRepository>, tokens: Tokens) -> Self {
         let followers = Arc::new(Followers::new(DEFAULT_MAX_FOLLOWERS));
-        let (cors_origins, draining) = (Vec::new(), Arc::default());
-        Self { repository, tokens, cors_origins, draining, followers }
+        let (cors_origins, draining, metrics) = (Vec::new(), Arc::default(), Metrics::default());
+        Self { repository, tokens, cors_origins, draining, followers, metrics }
     }
 
     /// The same service for at most this many clients that follow events at once, [`DEFAULT_MAX_FOLLOWERS`] by default.
@@ -56,6 +59,12 @@ impl PlantService {
     #[must_use]
     pub fn with_cors_origins(self, cors_origins: Vec<CorsOrigin>) -> Self {
         Self { cors_origins, ..self }
+    }
+
+    /// The registry of metrics that `GET /metrics` shows beside those of the service: for the metrics of your program.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.metrics.registry
     }
 
     /// The service below a path of an actix-web application, such as `/garden`. Everything below that path needs a
@@ -76,29 +85,44 @@ impl PlantService {
             InitError = (),
         > + use<>,
     > {
-        let policy = self.policy();
+        let policy = self.policy(Routes::All);
         web::scope(path.trim_end_matches('/'))
-            .configure(|config| self.configure(config))
+            .configure(|config| self.configure(Routes::All, config))
             .wrap(from_fn(move |request, next| answer(Rc::clone(&policy), request, next)))
     }
 
-    fn configure(&self, config: &mut ServiceConfig) {
+    fn configure(&self, routes: Routes, config: &mut ServiceConfig) {
         config
             // Requests count references to the outer pointer, which belongs to one thread.
             .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
             .app_data(Data::from(Arc::clone(&self.followers)))
-            .configure(routes::configure);
+            .app_data(Data::new(self.metrics.clone()))
+            .configure(|config| routes.configure(config));
     }
 
     /// The rules, for the requests of one thread. Each request counts references to them, and threads that count in the
     /// same memory slow each other.
-    fn policy(&self) -> Rc<Policy> {
+    pub(crate) fn policy(&self, routes: Routes) -> Rc<Policy> {
         Rc::new(Policy {
-            gate: Gate { tokens: Rc::new(self.tokens.clone()), open_paths: routes::open_paths() },
+            routes: routes.table(&self.metrics),
+            metrics: self.metrics.clone(),
+            gate: Gate { tokens: Rc::new(self.tokens.clone()) },
             cors_origins: self.cors_origins.clone(),
             draining: Arc::clone(&self.draining),
         })
+    }
+
+    /// Makes the HTTP service of a thread, with these routes.
+    fn http_service(&self, routes: Routes) -> HttpServiceFactory {
+        let service = self.clone();
+        let wrapping = self.policy(routes);
+        let expecting = Rc::clone(&wrapping);
+        let app = App::new()
+            .configure(|config| service.configure(routes, config))
+            .wrap(from_fn(move |request, next| answer(Rc::clone(&wrapping), request, next)));
+        let app = map_config(app.into_factory(), |()| AppConfig::default());
+        http_service(app, move |request| before_continue(&expecting, request))
     }
 }
 
@@ -138,16 +162,8 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let repository = Arc::clone(&service.repository);
     let draining = Arc::clone(&service.draining);
-    let make = move || {
-        let wrapping = service.policy();
-        let expecting = Rc::clone(&wrapping);
-        let app = App::new()
-            .configure(|config| service.configure(config))
-            .wrap(from_fn(move |request, next| answer(Rc::clone(&wrapping), request, next)));
-        let app = map_config(app.into_factory(), |()| AppConfig::default());
-        http_service(app, move |request| before_continue(&expecting, request))
-    };
-    let mut server = Server::start(socket.into(), make, draining, config).await?;
+    let make = move || service.http_service(Routes::All);
+    let mut server = Server::start(socket.into(), make, Arc::clone(&draining), config).await?;
     let end = async {
         tokio::select! {
             () = stop => None,
@@ -155,6 +171,8 @@ pub async fn serve(
         }
     };
     let failure = server.serve_until(end).await;
+    draining.begin();
+    log::info!("draining");
     let drained = server.drain().await;
     if let Some(failure) = failure {
         return Err(ServeError::Store(failure));
@@ -162,4 +180,23 @@ pub async fn serve(
     repository.close().await.map_err(ServeError::Store)?;
     log::info!("closed");
     drained
+}
+
+/// Serves `/metrics`, `/livez` and `/readyz` of a service without a token, until `stop` is ready: on a private address, for a
+/// scraper. Run it beside [`serve`], and end it after that, so that the drain can be watched. It holds the repository as long
+/// as it runs, and must run in an actix system.
+///
+/// # Errors
+///
+/// When the socket fails.
+pub async fn serve_monitoring(
+    socket: impl Into<ListeningSocket>,
+    service: PlantService,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let make = move || service.http_service(Routes::Monitoring);
+    let config = ServerConfig::for_monitoring();
+    let mut server = Server::start(socket.into(), make, Arc::default(), config).await?;
+    server.serve_until(stop).await;
+    server.drain().await
 }

@@ -29,6 +29,7 @@ mod event_log;
 mod events;
 mod group;
 mod hosts;
+mod metrics;
 mod name_index;
 mod plan;
 mod queue;
@@ -51,6 +52,7 @@ use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
+use plant_store::metrics::MetricFamily;
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
     PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
@@ -59,8 +61,9 @@ use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::events::EventReader;
 use crate::group::MAX_GROUP;
+use crate::metrics::PostgresMetrics;
 use crate::name_index::KnownNameIndexes;
-use crate::queue::{Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
+use crate::queue::{QUEUE_CAPACITY, Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::schema::Prepared;
 use crate::sessions::Sessions;
@@ -112,6 +115,7 @@ pub struct PostgresRepository {
     name_indexes: KnownNameIndexes,
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
+    metrics: Arc<PostgresMetrics>,
     // Dropped last, when nothing can give the threads new work.
     threads: Threads,
 }
@@ -161,7 +165,10 @@ impl PostgresRepository {
         let reader = PostgresReader { sessions: reading };
         let events = Arc::new(EventReader::new(reader.clone()));
         let tail = Arc::new(EventTail::new(Arc::clone(&events)));
-        let writer = Arc::new(Writer::new(writing, Arc::clone(&tail), prepared.last_block));
+        let metrics = Arc::<PostgresMetrics>::default();
+        let last_block = prepared.last_block;
+        let writer = Writer::new(writing, Arc::clone(&tail), Arc::clone(&metrics), last_block);
+        let writer = Arc::new(writer);
 
         let queue = Arc::<Queue>::default();
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
@@ -190,7 +197,18 @@ impl PostgresRepository {
         }
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
         let name_indexes = KnownNameIndexes::default();
-        Ok(Self { queue, reads, imports, writer, reader, name_indexes, events, tail, threads })
+        Ok(Self {
+            queue,
+            reads,
+            imports,
+            writer,
+            reader,
+            name_indexes,
+            events,
+            tail,
+            metrics,
+            threads,
+        })
     }
 
     /// Reads on the threads that the sessions belong to.
@@ -330,6 +348,13 @@ impl PlantRepository for PostgresRepository {
         let check = async move { Ok(writer.health.check_ready(&writer.sessions).await) };
         let found = self.threads.run("the check", check).await.map_err(StoreFailure::new)?;
         found.map_err(StoreError::Unavailable)
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        let mut families = self.metrics.commit.collect(self.queue.length(), QUEUE_CAPACITY);
+        let (writing, reading) = (self.writer.sessions.usage(), self.reader.sessions.usage());
+        families.extend(self.metrics.collect(writing, reading));
+        families
     }
 
     async fn failed(&self) -> StoreFailure {

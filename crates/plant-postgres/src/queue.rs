@@ -15,7 +15,7 @@ use crate::sessions::PATIENCE;
 use crate::writer::Writer;
 
 /// How many writes may wait. Further writes are refused at once ([`StoreError::Busy`]).
-const QUEUE_CAPACITY: usize = 1024;
+pub(super) const QUEUE_CAPACITY: usize = 1024;
 
 /// With this many waiting writes, a group begins although other groups are in flight. The fixed cost of a group for
 /// PostgreSQL equals that of dozens of writes.
@@ -93,6 +93,11 @@ impl Queue {
                 () = closing.cancelled() => self.state().is_closed = true,
             }
         }
+    }
+
+    /// How many writes wait.
+    pub(super) fn length(&self) -> usize {
+        self.state().waiting.len()
     }
 
     /// A group is carried out. Its lane looks for the next one.

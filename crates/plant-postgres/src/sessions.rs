@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    Status,
 };
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
@@ -184,6 +185,14 @@ pub(super) struct Sessions {
     warnings: Warnings,
 }
 
+/// How many sessions of a pool there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionUsage {
+    pub(super) open: usize,
+    pub(super) in_use: usize,
+    pub(super) most: usize,
+}
+
 /// Whether the last attempt got an answer, so that the log reports each change once.
 #[derive(Debug, Default)]
 pub(super) struct Reachable {
@@ -237,6 +246,11 @@ impl Sessions {
             .context("no sessions with PostgreSQL")?;
         let schema = format!("{}.", config.schema.quoted()).into();
         Ok(Self { pool, schema, reachable, warnings })
+    }
+
+    pub(super) fn usage(&self) -> SessionUsage {
+        let Status { max_size, size, available, .. } = self.pool.status();
+        SessionUsage { open: size, in_use: size.saturating_sub(available), most: max_size }
     }
 
     /// A session that belongs to the caller.

@@ -28,6 +28,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::group::{WaitingWrite, WriteGroup};
+use crate::metrics::PostgresMetrics;
 use crate::plan::{Committed, Plan, RowColumns};
 use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
 use crate::statements::{EVENTS_OF_GROUP, LOG, SEAL_GROUP};
@@ -50,6 +51,7 @@ const GROUPS_THAT_READ_FIRST: u32 = 100;
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
     tail: Arc<EventTail>,
+    metrics: Arc<PostgresMetrics>,
     /// A committed block: groups that begin later have later blocks.
     last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
@@ -62,10 +64,16 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(sessions: Sessions, tail: Arc<EventTail>, last_block: i64) -> Self {
+    pub(super) fn new(
+        sessions: Sessions,
+        tail: Arc<EventTail>,
+        metrics: Arc<PostgresMetrics>,
+        last_block: i64,
+    ) -> Self {
         Self {
             sessions,
             tail,
+            metrics,
             last_block: AtomicI64::new(last_block),
             groups_that_read_first: AtomicU32::new(0),
             health: WriteHealth::default(),
@@ -108,6 +116,7 @@ impl Writer {
     }
 
     async fn carry_out_group(&self, mut group: WriteGroup, writes: Vec<WaitingWrite>) {
+        let (begun, count) = (Instant::now(), writes.len());
         // A stack: the first part is the last element.
         let mut parts = vec![writes];
         while let Some(part) = parts.pop() {
@@ -134,6 +143,7 @@ impl Writer {
             }
         }
         self.has_written.store(true, Ordering::Relaxed);
+        self.metrics.commit.note_group(count, begun.elapsed());
     }
 
     /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`] means that
@@ -148,6 +158,7 @@ impl Writer {
                 Ok(()) => SessionError::Conflict("others change the same plants".to_owned()),
                 Err(error) => error,
             };
+            self.metrics.retries.inc();
             // Perhaps an id is taken.
             group.read_all_next_time();
             let error = match error {

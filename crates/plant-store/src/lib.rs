@@ -8,6 +8,8 @@
 //!
 //! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
 //!
+//! What a repository measures is in the terms of prometheus 0.14 ([`metrics`]).
+//!
 //! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`].
 //!
 #![doc = include_str!("../README.md")]
@@ -27,6 +29,7 @@ mod fault;
 mod idempotency;
 mod import;
 mod memory;
+pub mod metrics;
 mod page;
 mod plant_record;
 mod preconditions;

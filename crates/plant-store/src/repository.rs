@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
 use crate::decision::{Created, Decision, Put, Write};
+use crate::metrics::MetricFamily;
 use crate::{
     EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
     Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
@@ -187,6 +188,12 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::Closed`], or
     /// [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
+
+    /// What the repository measures, such as the length of its queue; nothing by default. The names of the metrics begin with
+    /// `plantd_` and have no label with values of clients. Returns without waiting for a disk or a network.
+    fn metrics(&self) -> Vec<MetricFamily> {
+        Vec::new()
+    }
 
     /// Waits until the store has failed permanently; never returns if the store does not fail.
     async fn failed(&self) -> StoreFailure;

@@ -9,6 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plant_store::metrics::counter;
+use prometheus::IntCounter;
+
 /// A droppable line is dropped when more bytes than this would wait, about 60,000 lines. With 1 MiB, an import that logged each
 /// plant lost lines although the log went to a file.
 const DROPPABLE_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -41,13 +44,25 @@ pub(crate) enum Importance {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogQueue(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    dropped_lines: IntCounter,
     /// The writer waits for lines.
     has_lines: Condvar,
     /// A flush waits until all lines are written.
     is_written: Condvar,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let dropped_lines = counter(
+            "plantd_log_dropped_lines_total",
+            "Lines of the log that standard error did not take, and that are lost.",
+        );
+        let (has_lines, is_written) = Default::default();
+        Self { state: Mutex::default(), dropped_lines, has_lines, is_written }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -90,12 +105,17 @@ impl LogQueue {
                     lines.extend_from_slice(notice(dropped).as_bytes());
                 }
                 unwritten = write_lines(&mut output, &lines);
+                queue.0.dropped_lines.inc_by(unwritten);
                 queue.has_written();
                 lines.clear();
                 lines.shrink_to(CAPACITY_KEPT_BYTES);
             }
         };
         thread::Builder::new().name("plantd-log".to_owned()).spawn(write).map(drop)
+    }
+
+    pub(crate) fn dropped_lines(&self) -> IntCounter {
+        self.0.dropped_lines.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,6 +131,7 @@ impl LogQueue {
         let mut state = self.state();
         if state.lines.len() + line.len() > max_bytes {
             state.dropped += 1;
+            self.0.dropped_lines.inc();
             return;
         }
         state.lines.extend_from_slice(line);

@@ -1,15 +1,15 @@
 //! The log on standard error, filtered by `RUST_LOG`.
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::sync::OnceLock;
-use std::time::SystemTime;
 use std::{env, io};
 
 use anyhow::{Context as _, anyhow, ensure};
 use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use prometheus::IntCounter;
 
+use crate::log_line::{LineBuffer, LogFormat, lost_lines};
 use crate::log_queue::{Importance, LogQueue};
 
 /// The prefixes of the targets of our own crates.
@@ -22,6 +22,7 @@ const OF_REQUESTS: [&str; 2] = ["plantd::access", "plantd::audit"];
 /// request heads, including tokens.
 struct Logger {
     filter: env_logger::Logger,
+    format: LogFormat,
     queue: LogQueue,
 }
 
@@ -30,37 +31,7 @@ static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
 thread_local! {
     /// Kept from line to line, so that a line allocates nothing.
-    static BUFFER: Cell<Buffer> = const { Cell::new(Buffer::new()) };
-}
-
-/// A line in progress, and the date of the last one.
-#[derive(Default)]
-struct Buffer {
-    line: String,
-    date: String,
-    /// The second of the date, since 1970. Many lines have the same.
-    second: Option<u64>,
-}
-
-impl Buffer {
-    const fn new() -> Self {
-        Self { line: String::new(), date: String::new(), second: None }
-    }
-
-    /// The text of a record, with a line feed at the end.
-    fn line_of(&mut self, record: &Record<'_>) -> &str {
-        let second = SystemTime::UNIX_EPOCH.elapsed().ok().map(|time| time.as_secs());
-        if second != self.second {
-            self.second = second;
-            self.date = dated();
-        }
-        self.line.clear();
-        let (date, level, target) = (&self.date, record.level(), record.target());
-        // An argument that fails to write itself cuts its line short.
-        let _ = write!(self.line, "[{date}{level:<5} {target}] {}", record.args());
-        self.line.push('\n');
-        &self.line
-    }
+    static BUFFER: Cell<LineBuffer> = const { Cell::new(LineBuffer::new()) };
 }
 
 /// Whether the queue may drop the line of a record.
@@ -74,7 +45,7 @@ fn importance_of(record: &Record<'_>) -> Importance {
 }
 
 /// Starts the log. `default` is the filter without `RUST_LOG`. Fails when `RUST_LOG` is wrong.
-pub(crate) fn start(default: &str) -> anyhow::Result<()> {
+pub(crate) fn start(default: &str, format: LogFormat) -> anyhow::Result<()> {
     let said = env::var_os(DEFAULT_FILTER_ENV).unwrap_or_default();
     let said = said.to_str().with_context(|| format!("{DEFAULT_FILTER_ENV} is not UTF-8"))?;
     // An empty variable counts as unset.
@@ -88,25 +59,22 @@ pub(crate) fn start(default: &str) -> anyhow::Result<()> {
         })?;
     }
     let queue = QUEUE.get_or_init(LogQueue::default);
-    queue.start(io::stderr(), lost_lines).context("cannot start the thread of the log")?;
+    let notice = move |count| lost_lines(count, format);
+    queue.start(io::stderr(), notice).context("cannot start the thread of the log")?;
     let mut builder = env_logger::Builder::from_default_env();
     if !is_said {
         builder.parse_filters(default);
     }
-    let logger = Logger { filter: builder.build(), queue: queue.clone() };
+    let logger = Logger { filter: builder.build(), format, queue: queue.clone() };
     log::set_max_level(logger.filter.filter());
     // Fails only if a logger is already set, which is not the case here.
     let _ = log::set_boxed_logger(Box::new(logger));
     Ok(())
 }
 
-/// The line for a number of lines that were dropped.
-fn lost_lines(count: u64) -> String {
-    format!(
-        "[{}{:<5} plantd::log] {count} lines were dropped: standard error did not take them in time\n",
-        dated(),
-        Level::Warn
-    )
+/// How many lines were dropped, since the start.
+pub(crate) fn dropped_lines() -> IntCounter {
+    QUEUE.get_or_init(LogQueue::default).dropped_lines()
 }
 
 /// Waits until all lines are written, but not forever for a reader that has stalled.
@@ -131,26 +99,6 @@ fn check(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The code that dates answers and checks certificates panics when the clock is out of its range.
-pub(crate) fn check_clock() -> anyhow::Result<()> {
-    ensure!(
-        date_of(SystemTime::now()).is_some(),
-        "the clock of this machine is before 1970 or after 9999; set the clock"
-    );
-    Ok(())
-}
-
-/// Now, with a space behind. Empty if the clock shows no date: writing it would panic.
-fn dated() -> String {
-    date_of(SystemTime::now()).map_or_else(String::new, |now| format!("{now:.0} "))
-}
-
-/// The time as a date that every library can write: one in the years 1970 to 9999.
-fn date_of(time: SystemTime) -> Option<jiff::Timestamp> {
-    let date = jiff::Timestamp::try_from(time).ok()?;
-    (date >= jiff::Timestamp::UNIX_EPOCH).then_some(date)
-}
-
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let is_ours = || OURS.iter().any(|name| metadata.target().starts_with(name));
@@ -163,7 +111,7 @@ impl Log for Logger {
         }
         // The buffer is absent while an argument logs as it writes itself, and when the thread ends.
         let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
-        self.queue.push(buffer.line_of(record).as_bytes(), importance_of(record));
+        self.queue.push(buffer.line_of(record, self.format).as_bytes(), importance_of(record));
         let _ = BUFFER.try_with(|kept| kept.set(buffer));
     }
 

@@ -9,6 +9,7 @@ mod client;
 mod command_line;
 mod exit;
 mod files;
+mod log_line;
 mod log_queue;
 mod logger;
 mod option_value;
@@ -25,6 +26,7 @@ use anyhow::Context as _;
 
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
+use crate::log_line::check_clock;
 use crate::store::{postgres, verify};
 use crate::transfer::{events, export, get, import, list};
 
@@ -33,7 +35,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit_code) => return exit_code,
     };
-    let is_server = matches!(cli.command, Command::Serve(_));
+    let log_format = match &cli.command {
+        Command::Serve(options) => Some(options.log_format),
+        _ => None,
+    };
+    let is_server = log_format.is_some();
     // Other commands print for the user instead of logging. Clients' mistakes in HTTP and TLS are not logged, and a wrong
     // certificate of a server is reported once, by the command.
     let log_filter = if is_server {
@@ -41,7 +47,8 @@ fn main() -> ExitCode {
     } else {
         "error,rustls_platform_verifier=off"
     };
-    if let Err(error) = logger::start(log_filter).and_then(|()| logger::check_clock()) {
+    let started = logger::start(log_filter, log_format.unwrap_or_default());
+    if let Err(error) = started.and_then(|()| check_clock()) {
         let _ = writeln!(io::stderr(), "error: {error:#}");
         return ExitCode::from(exit::CONFIGURATION);
     }

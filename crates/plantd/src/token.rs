@@ -30,8 +30,8 @@ pub(crate) struct TokenCreateOptions {
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What the token permits; write includes read
-    #[arg(long, value_name = "read|write", default_value = "write", value_parser = scope)]
+    /// What the token permits: write includes read, which includes metrics
+    #[arg(long, value_name = "metrics|read|write", default_value = "write", value_parser = scope)]
     scope: Scope,
 
     /// How long the token is valid, such as 30s, 12h or 90d [default: forever]
@@ -55,12 +55,9 @@ pub(crate) struct TokenRevokeOptions {
     data: DataOptions,
 }
 
-fn scope(text: &str) -> Result<Scope, &'static str> {
-    match text {
-        "read" => Ok(Scope::Read),
-        "write" => Ok(Scope::Write),
-        _ => Err("a scope is read or write"),
-    }
+fn scope(text: &str) -> Result<Scope, String> {
+    let named = Scope::ALL.into_iter().find(|scope| scope.name() == text);
+    named.ok_or_else(|| format!("a scope is {}", Scope::ALL.map(Scope::name).join(", ")))
 }
 
 /// Parses a token's name. If the text is a token itself, the error asks for the name.

@@ -10,7 +10,7 @@ use actix_web::http::Uri;
 
 /// The headers that a page may send beyond the safelisted ones.
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
-                               x-request-id";
+                               traceparent, tracestate, x-request-id";
 
 /// The headers of an answer that a page may read beyond the safelisted ones.
 const ANSWER_HEADERS: &str = "etag, link, location, retry-after, www-authenticate, x-events-after, x-request-id, \

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use actix_http::Method;
 use actix_http::header::{self, HeaderMap};
-use actix_http::{Method, RequestHead};
 
 use crate::access::token::Token;
 use crate::access::token_record::{Scope, TokenRecord};
@@ -14,11 +14,32 @@ use crate::errors::{ErrorNumber, Failure};
 
 const SCHEME: &[u8] = b"bearer";
 
-/// Knows the tokens, and the paths that need none.
+/// What a request needs to be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// No token.
+    Open,
+    /// A token, with any scope.
+    AnyToken,
+    /// A token with this scope, or one that includes it.
+    Scope(Scope),
+}
+
+impl Access {
+    /// What a method needs at a path where reading needs `self`. Only GET, HEAD and OPTIONS are reads.
+    pub(crate) fn for_method(self, method: &Method) -> Self {
+        match *method {
+            Method::OPTIONS => Self::Open,
+            Method::GET | Method::HEAD => self,
+            _ => Self::Scope(Scope::Write),
+        }
+    }
+}
+
+/// Knows the tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) tokens: Rc<Tokens>,
-    pub(crate) open_paths: Vec<&'static str>,
 }
 
 /// The token of a request. The log gets its name even if the gate then refuses the request.
@@ -29,23 +50,11 @@ pub(crate) struct Identity {
 }
 
 impl Gate {
-    /// The token of the request; `None` for an open path. Every other request needs a token, whether its path exists or
-    /// not. `path` begins behind the mount of the service.
-    pub(crate) fn identify(
-        &self,
-        head: &RequestHead,
-        path: &str,
-    ) -> Result<Option<Identity>, Failure> {
-        if self.is_open(&head.method, path) {
-            return Ok(None);
-        }
-        let text = bearer_token(&head.headers)?;
+    /// The token of a request that needs one.
+    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Identity, Failure> {
+        let text = bearer_token(headers)?;
         let token = self.tokens.find(text).ok_or_else(|| invalid_token(text))?;
-        Ok(Some(Identity { tokens: Rc::clone(&self.tokens), token }))
-    }
-
-    fn is_open(&self, method: &Method, path: &str) -> bool {
-        method == Method::OPTIONS || is_reading(method) && self.open_paths.contains(&path)
+        Ok(Identity { tokens: Rc::clone(&self.tokens), token })
     }
 }
 
@@ -54,30 +63,23 @@ impl Identity {
         &self.token.record
     }
 
-    /// Counts a request with this method, and checks the rate and then the scope.
-    pub(crate) fn admit(&self, method: &Method) -> Result<(), Failure> {
+    /// Counts a request, and checks the rate and then the scope.
+    pub(crate) fn admit(&self, access: Access) -> Result<(), Failure> {
         if !self.token.count_request() {
             return Err(ErrorNumber::TooManyRequests.into());
         }
-        if scope_needed(method) == Scope::Write && self.token.record.scope == Scope::Read {
-            return Err(ErrorNumber::InsufficientScope.into());
+        match access {
+            Access::Scope(needed) if !self.token.record.scope.includes(needed) => {
+                Err(Failure::insufficient_scope(needed))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the token is still valid.
     pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
         if self.tokens.is_in_force(&self.token) { Ok(()) } else { Err(invalid_token(&[])) }
     }
-}
-
-/// The scope that a token needs for this method.
-pub(crate) fn scope_needed(method: &Method) -> Scope {
-    if is_reading(method) { Scope::Read } else { Scope::Write }
-}
-
-fn is_reading(method: &Method) -> bool {
-    method == Method::GET || method == Method::HEAD
 }
 
 /// The token of the `Authorization` header: the scheme in any case, a space, the token.

@@ -13,18 +13,42 @@ use crate::limits::TOKEN_NAME_MAX_CHARACTERS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Read.
+    /// Read the metrics, and no plants.
+    Metrics,
+    /// Read plants, and the metrics.
     Read,
     /// Read and write.
     Write,
 }
 
-impl fmt::Display for Scope {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
+impl Scope {
+    /// All scopes. Each includes those before it.
+    pub const ALL: [Self; 3] = [Self::Metrics, Self::Read, Self::Write];
+
+    /// The name of the scope: what is stored, shown, and given to `plantd token create`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
             Self::Read => "read",
             Self::Write => "write",
-        })
+        }
+    }
+
+    /// Whether a token with this scope may do what needs `needed`.
+    pub(crate) const fn includes(self, needed: Self) -> bool {
+        matches!(
+            (self, needed),
+            (Self::Write, _)
+                | (Self::Read, Self::Read | Self::Metrics)
+                | (Self::Metrics, Self::Metrics)
+        )
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
     }
 }
 

@@ -156,7 +156,8 @@ impl Import {
             Imported::IdTaken => self.fail(line, Failure::from(StoreError::IdTaken(id)).into()),
             Imported::Refused(cause) => {
                 if !mem::replace(&mut self.has_logged_refusal, true) {
-                    log::error!("{cause}: {} plant={id}", self.context);
+                    // An import has no plant of its own, so the line may name the first one that was refused.
+                    self.context.log_error(&format!("{cause} (plant {id})"));
                 }
                 self.fail(line, Failure::from(StoreError::Refused(cause)).into());
             }

@@ -5,6 +5,7 @@ pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod import_report;
+pub(crate) mod metrics;
 pub(crate) mod plants;
 pub(crate) mod tags;
 pub(crate) mod token;

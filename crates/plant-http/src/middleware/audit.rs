@@ -1,34 +1,18 @@
-//! The log of requests.
-//!
-//! Each request has one line, under `plantd::audit` when it may change something and the gate let it in, else under
-//! `plantd::access`. The line of an import has its counts, and each of its plants a line under `plantd::audit::import`,
-//! at the level `debug` because an import may have millions. No line holds a query, a body, or a header other than the
-//! request's id: each may hold a secret.
+//! The lines of an import's plants: each has one under `plantd::audit::import`, at the level `debug` because an import may have
+//! millions.
 
-use std::borrow::Cow;
+use std::mem;
 use std::rc::Rc;
 
 use log::Level;
+use log::kv::Source;
 use plant_domain::PlantId;
 use plant_store::Imported;
 
 use crate::middleware::context::RequestContext;
+use crate::middleware::log_fields::{self, AsText};
 
-pub(crate) const ACCESS_LOG: &str = "plantd::access";
-pub(crate) const AUDIT_LOG: &str = "plantd::audit";
 const IMPORT_LOG: &str = "plantd::audit::import";
-
-/// How much of a method and of a path is logged. The other parts of a line have their own limits.
-pub(crate) const LOGGED_METHOD_MAX_BYTES: usize = 32;
-pub(crate) const LOGGED_PATH_MAX_BYTES: usize = 256;
-
-/// A client's text for the log.
-pub(crate) fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
-    if text.len() <= max_bytes {
-        return text.into();
-    }
-    format!("{}…(cut)", &text[..text.floor_char_boundary(max_bytes)]).into()
-}
 
 /// Plants of an import on their way to the repository. Their outcomes are logged when they are known, or on drop as
 /// unknown.
@@ -55,15 +39,23 @@ impl AuditedImport {
     /// Logs the outcomes, in the order of the plants.
     pub(crate) fn end(mut self, imported: &[Imported]) {
         self.unknown = 0;
-        for (plant, imported) in self.plants.drain(..).zip(imported) {
+        for (plant, imported) in mem::take(&mut self.plants).into_iter().zip(imported) {
             let outcome = match imported {
                 Imported::Created => "created",
                 Imported::Replaced => "replaced",
                 // Nothing changed.
                 Imported::Skipped | Imported::IdTaken | Imported::Refused(_) => continue,
             };
-            log::debug!(target: IMPORT_LOG, "{outcome} {} plant={plant}", self.context);
+            self.log(outcome, plant);
         }
+    }
+
+    fn log(&self, outcome: &str, plant: PlantId) {
+        let (of_request, of_plant) = (self.context.fields(), ("plant", plant.get()));
+        let fields: [&dyn Source; 2] = [&of_request.as_slice(), &of_plant];
+        let all: [&dyn Source; 2] = [&("outcome", outcome), &fields.as_slice()];
+        let text = format_args!("{outcome}{}", AsText(&fields.as_slice()));
+        log_fields::log(Level::Debug, IMPORT_LOG, text, &all.as_slice());
     }
 }
 
@@ -72,7 +64,7 @@ impl Drop for AuditedImport {
     fn drop(&mut self) {
         self.context.count_import(|counts| counts.unknown += self.unknown);
         for plant in &self.plants {
-            log::debug!(target: IMPORT_LOG, "unknown {} plant={plant}", self.context);
+            self.log("unknown", *plant);
         }
     }
 }

@@ -1,19 +1,22 @@
 //! The context of a request: its id, its token, the decision of the gate, and the plant that the request is about.
 
 use std::cell::{Cell, OnceCell};
-use std::fmt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_http::{HttpMessage, RequestHead};
+use log::Level;
+use log::kv::{Source, Value};
 use plant_domain::PlantId;
 use uuid::{Timestamp, Uuid};
 
-use crate::access::gate::{Gate, Identity};
+use crate::access::gate::{Access, Gate, Identity};
 use crate::access::token_record::TokenRecord;
 use crate::errors::Failure;
 use crate::limits::REQUEST_ID_MAX_CHARACTERS;
+use crate::middleware::log_fields::{self, AsText, Field};
+use crate::middleware::trace_context::TraceContext;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -21,6 +24,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(super) id: HeaderValue,
+    trace: Option<TraceContext>,
     /// Whether a service has begun to answer the request.
     has_begun: Cell<bool>,
     /// The path that the service is mounted on, as the client wrote it; empty for the root.
@@ -49,7 +53,8 @@ impl RequestContext {
         if let Some(context) = request.extensions().get::<Rc<Self>>() {
             return Rc::clone(context);
         }
-        Self::new(request, request_id(request.headers()))
+        let headers = request.headers();
+        Self::new(request, request_id(headers), TraceContext::of(headers))
     }
 
     /// The context for a service that begins to answer this request. A service mounted within another one has its own
@@ -57,15 +62,16 @@ impl RequestContext {
     pub(crate) fn begin(request: &impl HttpMessage) -> Rc<Self> {
         let mut context = Self::of(request);
         if context.has_begun.get() {
-            context = Self::new(request, context.id.clone());
+            context = Self::new(request, context.id.clone(), context.trace.clone());
         }
         context.has_begun.set(true);
         context
     }
 
-    fn new(request: &impl HttpMessage, id: HeaderValue) -> Rc<Self> {
+    fn new(request: &impl HttpMessage, id: HeaderValue, trace: Option<TraceContext>) -> Rc<Self> {
         let context = Rc::new(Self {
             id,
+            trace,
             has_begun: Cell::new(false),
             mount: OnceCell::new(),
             identity: OnceCell::new(),
@@ -112,18 +118,18 @@ impl RequestContext {
     }
 
     /// Asks the gate whether the request may be answered. Repeated calls count once against the rate of the token.
-    /// `path` begins behind the mount of the service.
     pub(crate) fn authorize(
         &self,
         gate: &Gate,
         head: &RequestHead,
-        path: &str,
+        access: Access,
     ) -> Result<(), Failure> {
         if self.is_let_in.get() {
             return Ok(());
         }
-        if let Some(identity) = gate.identify(head, path)? {
-            self.identity.get_or_init(|| identity).admit(&head.method)?;
+        if access != Access::Open {
+            let identity = gate.identify(&head.headers)?;
+            self.identity.get_or_init(|| identity).admit(access)?;
         }
         self.is_let_in.set(true);
         Ok(())
@@ -144,6 +150,28 @@ impl RequestContext {
         self.plant.set(Some(plant));
     }
 
+    /// What the lines about this request have in common, as far as it is known.
+    pub(super) fn fields(&self) -> [Field<'_>; 5] {
+        let token = self.identity.get().map(|identity| &identity.record().name);
+        let trace = self.trace.as_ref();
+        [
+            // Always visible ASCII, as `request_id` makes sure.
+            Some(("id", self.id.to_str().unwrap_or_default().into())),
+            token.map(|name| ("token", Value::from_display(name))),
+            self.plant.get().map(|plant| ("plant", plant.get().into())),
+            trace.map(|trace| ("trace_id", trace.trace_id().into())),
+            trace.map(|trace| ("parent_id", trace.parent_id().into())),
+        ]
+    }
+
+    /// Logs an error that the client must not see.
+    pub(crate) fn log_error(&self, message: &str) {
+        let fields = self.fields();
+        let all: [&dyn Source; 2] = [&("message", message), &fields.as_slice()];
+        let text = format_args!("{message}:{}", AsText(&fields.as_slice()));
+        log_fields::log(Level::Error, module_path!(), text, &all.as_slice());
+    }
+
     pub(crate) fn import_counts(&self) -> ImportCounts {
         self.import.get().unwrap_or_default()
     }
@@ -156,33 +184,17 @@ impl RequestContext {
     }
 }
 
-/// `created=… replaced=… skipped=… failed=…`, and `unknown=…` unless it is 0.
-impl fmt::Display for ImportCounts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { created, replaced, skipped, failed, unknown } = self;
-        write!(
-            formatter,
-            "created={created} replaced={replaced} skipped={skipped} failed={failed}"
-        )?;
-        match unknown {
-            0 => Ok(()),
-            _ => write!(formatter, " unknown={unknown}"),
-        }
-    }
-}
-
-/// `id=… token=… plant=…`, as far as they are known.
-impl fmt::Display for RequestContext {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Always visible ASCII, as `request_id` makes sure.
-        write!(formatter, "id={}", self.id.to_str().unwrap_or_default())?;
-        if let Some(identity) = self.identity.get() {
-            write!(formatter, " token={}", identity.record().name)?;
-        }
-        if let Some(plant) = self.plant.get() {
-            write!(formatter, " plant={plant}")?;
-        }
-        Ok(())
+impl ImportCounts {
+    /// All counts, but `unknown` only if it is not 0.
+    pub(super) fn fields(&self) -> [Field<'_>; 5] {
+        let Self { created, replaced, skipped, failed, unknown } = *self;
+        [
+            Some(("created", created.into())),
+            Some(("replaced", replaced.into())),
+            Some(("skipped", skipped.into())),
+            Some(("failed", failed.into())),
+            (unknown > 0).then(|| ("unknown", unknown.into())),
+        ]
     }
 }
 

@@ -1,9 +1,7 @@
 //! One request from its head to the end of its answer: the connection's state, the common headers, and the log line.
 
 use std::error::Error;
-use std::fmt::{self, Display};
 use std::mem;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,18 +9,17 @@ use std::time::Instant;
 
 use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{ConnectionType, Method, RequestHead, StatusCode, Uri, Version};
+use actix_http::{ConnectionType, RequestHead, StatusCode, Version};
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
-use log::Level;
 
 use crate::access::cors;
 use crate::errors::{ErrorNumber, Failure};
-use crate::middleware::audit::{
-    ACCESS_LOG, AUDIT_LOG, LOGGED_METHOD_MAX_BYTES, LOGGED_PATH_MAX_BYTES, cut,
-};
+use crate::metrics::EndpointMetrics;
 use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::middleware::policy::Policy;
+use crate::middleware::request_line::{LoggedHead, RequestLine};
+use crate::route_table::RouteEntry;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
 
@@ -42,6 +39,7 @@ const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
 pub(crate) struct Exchange {
     begun: Instant,
     policy: Rc<Policy>,
+    endpoint: Rc<EndpointMetrics>,
     context: Rc<RequestContext>,
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
@@ -58,6 +56,7 @@ impl Exchange {
     /// The head of a request has arrived.
     pub(crate) fn begin(
         policy: &Rc<Policy>,
+        route: &RouteEntry,
         context: Rc<RequestContext>,
         head: &RequestHead,
         connection: Option<&Rc<ConnectionState>>,
@@ -69,6 +68,7 @@ impl Exchange {
         Self {
             begun: Instant::now(),
             policy: Rc::clone(policy),
+            endpoint: Rc::clone(route.endpoint(&head.method)),
             context,
             may_change: !head.method.is_safe(),
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
@@ -79,17 +79,13 @@ impl Exchange {
         }
     }
 
-    /// Logs an error that the client must not see.
-    pub(crate) fn log_error(&self, cause: &str) {
-        log::error!("{cause}: {}", self.context);
-    }
-
     /// Completes the head of the answer, and notes on the connection that the answer begins.
     pub(crate) fn begin_answer(mut self, mut response: HttpResponse) -> HttpResponse {
         if let Some(failure) = response.error().and_then(|error| error.as_error::<Failure>()) {
             self.error = Some(failure.number());
+            self.policy.metrics.of_error(failure.number()).inc();
             if let Some(cause) = failure.cause() {
-                self.log_error(&cause.to_string());
+                self.context.log_error(&cause.to_string());
             }
         }
         self.status = Some(response.status());
@@ -123,61 +119,24 @@ impl Exchange {
         }
         response
     }
-
-    fn log(&self, head: &LoggedHead) {
-        // Without a status, the client disconnected before its answer began. A change may have been made.
-        let status = self.status.as_ref().map_or("-", StatusCode::as_str);
-        let micros = self.begun.elapsed().as_micros();
-        // Most requests have neither, and their line then allocates nothing.
-        let counts = self.context.import.get();
-        let counts = counts.map_or_else(String::new, |counts| format!(" {counts}"));
-        let error = self.error.map_or_else(String::new, |error| format!(" error={}", error as i32));
-        let is_change = self.may_change && self.context.is_let_in.get();
-        let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
-        log::info!(target: target, "{head} {status} {micros}us {}{counts}{error}", self.context);
-    }
-}
-
-/// The parts of a request's head that are logged. Cloning them copies no text.
-struct LoggedHead {
-    /// A client on a Unix socket has no address.
-    peer: Option<SocketAddr>,
-    method: Method,
-    uri: Uri,
-}
-
-impl LoggedHead {
-    /// `None` if the log discards the line.
-    fn of(head: &RequestHead) -> Option<Self> {
-        let is_logged = [ACCESS_LOG, AUDIT_LOG]
-            .into_iter()
-            .any(|target| log::log_enabled!(target: target, Level::Info));
-        is_logged.then(|| Self {
-            peer: head.peer_addr,
-            method: head.method.clone(),
-            uri: head.uri.clone(),
-        })
-    }
-}
-
-impl Display for LoggedHead {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.peer {
-            Some(peer) => write!(formatter, "{peer}")?,
-            None => formatter.write_str("unix")?,
-        }
-        let method = cut(self.method.as_str(), LOGGED_METHOD_MAX_BYTES);
-        let path = cut(self.uri.path(), LOGGED_PATH_MAX_BYTES);
-        write!(formatter, " {method} {path}")
-    }
 }
 
 /// An answer of known length ends here before it is written. actix-http writes it before it reads again, so that
 /// nothing of the next request is read too early.
 impl Drop for Exchange {
     fn drop(&mut self) {
+        let took = self.begun.elapsed();
+        self.endpoint.note(self.status, took);
         if let Some(head) = &self.logged {
-            self.log(head);
+            let is_change = self.may_change && self.context.is_let_in.get();
+            RequestLine {
+                head,
+                context: &self.context,
+                status: self.status,
+                took,
+                error: self.error,
+            }
+            .log(is_change);
         }
         if let Some(connection) = &self.connection {
             connection.answer_ends();
@@ -204,7 +163,7 @@ impl MessageBody for Streamed {
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let part = Pin::new(&mut self.body).poll_next(context);
         if let Poll::Ready(Some(Err(cause))) = &part {
-            log::error!("the answer broke off: {cause}: {}", self.exchange.context);
+            self.exchange.context.log_error(&format!("the answer broke off: {cause}"));
         }
         part
     }
@@ -213,12 +172,17 @@ impl MessageBody for Streamed {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
 
     use actix_http::Request;
     use actix_http::body::BodyStream;
     use futures_util::stream;
+    use plant_store::MemoryRepository;
 
     use super::*;
+    use crate::access::tokens::Tokens;
+    use crate::routes::Routes;
+    use crate::service::PlantService;
 
     #[test]
     fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
@@ -226,7 +190,11 @@ mod tests {
         let request = Request::new();
         let context = RequestContext::of(&request);
         let connected = Some(&connection);
-        let exchange = Exchange::begin(&Rc::default(), context, request.head(), connected);
+        let service =
+            PlantService::new(Arc::new(MemoryRepository::default()), Tokens::new(Vec::new()));
+        let policy = service.policy(Routes::All);
+        let route = policy.routes.find("/plants");
+        let exchange = Exchange::begin(&policy, route, context, request.head(), connected);
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         let answer = exchange.begin_answer(HttpResponse::Ok().body(body));
         assert!(connection.deadline().is_none(), "the client would be cut off");

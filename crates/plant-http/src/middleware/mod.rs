@@ -4,7 +4,10 @@
 pub(crate) mod audit;
 pub(crate) mod context;
 mod exchange;
+mod log_fields;
 pub(crate) mod policy;
+mod request_line;
+mod trace_context;
 
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
@@ -30,12 +33,13 @@ pub(crate) fn before_continue(
     request: Request,
 ) -> Result<Request, Response<BoxBody>> {
     let context = RequestContext::of(&request);
-    match policy.check(&context, request.head(), request.path()) {
+    let route = policy.routes.find(request.path());
+    match policy.check(&context, request.head(), route) {
         // The exchange begins when actix-http passes the request on to be answered.
         Ok(()) => Ok(request),
         Err(failure) => {
             let connection = request.conn_data::<Rc<ConnectionState>>();
-            let exchange = Exchange::begin(policy, context, request.head(), connection);
+            let exchange = Exchange::begin(policy, route, context, request.head(), connection);
             Err(exchange.begin_answer(HttpResponse::from_error(failure)).into())
         }
     }
@@ -48,10 +52,10 @@ pub(crate) async fn answer(
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let context = RequestContext::begin(&request);
-    let path = note_mount(&request, &context);
+    let route = policy.routes.find(note_mount(&request, &context));
     let connection = request.request().conn_data::<Rc<ConnectionState>>();
-    let exchange = Exchange::begin(&policy, Rc::clone(&context), request.head(), connection);
-    if let Err(failure) = policy.check(&context, request.head(), path) {
+    let exchange = Exchange::begin(&policy, route, Rc::clone(&context), request.head(), connection);
+    if let Err(failure) = policy.check(&context, request.head(), route) {
         return Ok(request.into_response(exchange.begin_answer(HttpResponse::from_error(failure))));
     }
     let cause = match AssertUnwindSafe(next.call(request)).catch_unwind().await {
@@ -63,7 +67,7 @@ pub(crate) async fn answer(
         // The panic hook has logged the location.
         Err(_) => "a handler panicked".to_owned(),
     };
-    exchange.log_error(&cause);
+    context.log_error(&cause);
     // A panic takes the request with it, and a ServiceResponse needs one, so an error carries the answer.
     let response =
         exchange.begin_answer(HttpResponse::from_error(Failure::from(ErrorNumber::Internal)));

@@ -7,28 +7,31 @@ use actix_http::RequestHead;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::errors::{ErrorNumber, Failure};
+use crate::metrics::Metrics;
 use crate::middleware::context::RequestContext;
+use crate::route_table::{RouteEntry, RouteTable};
 use crate::server::drain::Draining;
 use crate::server::http1::framing;
 
-#[derive(Default)]
 pub(crate) struct Policy {
+    pub(crate) routes: RouteTable,
+    pub(crate) metrics: Metrics,
     pub(crate) gate: Gate,
     pub(crate) cors_origins: Vec<CorsOrigin>,
     pub(crate) draining: Arc<Draining>,
 }
 
 impl Policy {
-    /// Whether the request may be answered. `path` begins behind the mount of the service.
+    /// Whether a request of this route may be answered.
     pub(super) fn check(
         &self,
         context: &RequestContext,
         head: &RequestHead,
-        path: &str,
+        route: &RouteEntry,
     ) -> Result<(), Failure> {
         if let Some(refusal) = framing::refusal(head) {
             return Err(Failure::new(ErrorNumber::WrongHeader, refusal));
         }
-        context.authorize(&self.gate, head, path)
+        context.authorize(&self.gate, head, route.access.for_method(&head.method))
     }
 }

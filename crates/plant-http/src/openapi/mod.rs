@@ -15,7 +15,7 @@ use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
 use plant_store::PAGE_MAX_WORK;
 use serde_json::{Map, Value, json};
 
-use crate::access::token_record::Scope;
+use crate::access::gate::Access;
 use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, wrong_content_type};
 use crate::extract::body::not_whole;
 use crate::extract::query::{on_conflict, read_id, wrong_limit};
@@ -52,8 +52,7 @@ pub(crate) struct Endpoint {
     /// Its path, with the names of parameters in braces.
     pub(crate) path: &'static str,
     pub(crate) method: Method,
-    /// The scope that a token needs; `None` where no token is needed.
-    pub(crate) scope: Option<Scope>,
+    pub(crate) access: Access,
     /// Whether it is an operation of the document, and not a page for people.
     pub(crate) is_operation: bool,
 }
@@ -166,23 +165,27 @@ fn fill(value: &mut Value, names: &Map<String, Value>) {
 
 /// Adds to an operation what follows from its route, and what all operations have in common.
 fn complete(operation: &mut Value, endpoint: &Endpoint) {
-    let Endpoint { path, method, scope, .. } = endpoint;
+    let Endpoint { path, method, access, .. } = endpoint;
     let id = operation["operationId"].as_str();
     let id = id.unwrap_or_else(|| panic!("document.json does not describe {method} {path}"));
 
     let mut examples = examples(id);
     let mut numbers = vec![ErrorNumber::WrongHeader, ErrorNumber::Internal];
     numbers.extend(remove(operation, "failures").iter().flat_map(failures::numbers));
-    if let Some(scope) = scope {
+    let needs = match access {
+        Access::Open => None,
+        Access::AnyToken => Some(String::from("Needs a token with any scope.")),
+        Access::Scope(scope) => Some(format!("Needs a token with the scope `{scope}`.")),
+    };
+    if let Some(needs) = needs {
         let description = operation["description"].as_str().unwrap_or_default();
-        let description = format!("{description} Needs a token with the scope `{scope}`.");
-        operation["description"] = description.into();
+        operation["description"] = format!("{description} {needs}").into();
         numbers.extend([
             ErrorNumber::NoToken,
             ErrorNumber::InvalidToken,
             ErrorNumber::TooManyRequests,
         ]);
-        if *scope == Scope::Write {
+        if matches!(access, Access::Scope(_)) {
             numbers.push(ErrorNumber::InsufficientScope);
         }
     } else {

@@ -11,8 +11,9 @@ mod workers;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, ErrorKind};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -48,7 +49,15 @@ pub struct ServerConfig {
     /// How long requests in flight may take after the drain delay, 10 s by default. Imports stop some seconds earlier,
     /// so that they can report how far they came.
     pub drain_timeout: Duration,
+    /// How many threads serve connections, by default one for each processor.
+    pub threads: NonZeroUsize,
 }
+
+/// How many connections a scraper, its standby and a few people need.
+const MONITORING_CONNECTIONS: NonZeroU32 = NonZeroU32::new(64).expect("it is not 0");
+
+/// A scrape that is under way when the server ends may take this long.
+const MONITORING_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Default for ServerConfig {
     fn default() -> Self {
@@ -56,6 +65,19 @@ impl Default for ServerConfig {
             max_connections: const { NonZeroU32::new(1024).expect("it is not 0") },
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
+            threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// For a server of metrics and health checks beside another one.
+    pub(crate) fn for_monitoring() -> Self {
+        Self {
+            max_connections: MONITORING_CONNECTIONS,
+            drain_delay: Duration::ZERO,
+            drain_timeout: MONITORING_DRAIN_TIMEOUT,
+            threads: NonZeroUsize::MIN,
         }
     }
 }
@@ -84,7 +106,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let error = |what| move |cause: io::Error| ServeError::Io { what, cause };
         let ListeningSocket { socket, guard, tls } = socket;
-        let workers = Workers::start(make, tls, &draining)
+        let workers = Workers::start(config.threads, make, tls, &draining)
             .await
             .map_err(error("cannot start the threads that serve connections"))?;
         let acceptor = Acceptor::new(socket).map_err(error("cannot take connections"))?;
@@ -154,8 +176,6 @@ impl Server {
     ///
     /// When connections or threads were cut off.
     pub(crate) async fn drain(mut self) -> Result<(), ServeError> {
-        self.draining.begin();
-        log::info!("draining");
         // It never ends by itself.
         let _ = timeout(self.config.drain_delay, self.accept_connections()).await;
 

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{Error as PemError, PemObject as _};
@@ -14,6 +15,8 @@ use rustls::{Error, InconsistentKeys, ServerConfig};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use crate::server::deadlines::{FIRST_BYTES_GRACE, HEAD_DEADLINE};
 use crate::server::transport::TimedSocket;
@@ -26,8 +29,14 @@ const PROTOCOL: &[u8] = b"http/1.1";
 /// Clones share one certificate: [`Self::replace`] replaces it for all of them.
 #[derive(Clone)]
 pub struct TlsCertificate {
+    in_force: Arc<RwLock<InForce>>,
+}
+
+#[derive(Clone)]
+struct InForce {
     /// The whole configuration, so that no session of a replaced certificate is resumed.
-    in_force: Arc<RwLock<Arc<ServerConfig>>>,
+    config: Arc<ServerConfig>,
+    expires: Option<SystemTime>,
 }
 
 impl TlsCertificate {
@@ -38,8 +47,7 @@ impl TlsCertificate {
     ///
     /// When one of them cannot be used, or they do not belong together.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, UnusableCertificate> {
-        let config = Arc::new(server_config(chain, key)?);
-        Ok(Self { in_force: Arc::new(RwLock::new(config)) })
+        Ok(Self { in_force: Arc::new(RwLock::new(InForce::from_pem(chain, key)?)) })
     }
 
     /// Replaces the certificate for all connections that are accepted from now on. Open connections keep theirs.
@@ -48,9 +56,19 @@ impl TlsCertificate {
     ///
     /// Those of [`Self::from_pem`]; the current certificate then stays in use.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), UnusableCertificate> {
-        let config = Arc::new(server_config(chain, key)?);
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
+        let new = InForce::from_pem(chain, key)?;
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
+    }
+
+    /// When the server's own certificate stops being valid; `None` if that cannot be read.
+    #[must_use]
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.in_force().expires
+    }
+
+    fn in_force(&self) -> InForce {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Does the handshake with a client that has just connected. Once `closed` is ready, the client has as much
@@ -60,8 +78,8 @@ impl TlsCertificate {
         socket: TimedSocket,
         closed: impl Future<Output = ()>,
     ) -> io::Result<Box<TlsStream<TimedSocket>>> {
-        let config = Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner));
-        let handshake = timeout(HEAD_DEADLINE, TlsAcceptor::from(config).accept(socket));
+        let acceptor = TlsAcceptor::from(self.in_force().config);
+        let handshake = timeout(HEAD_DEADLINE, acceptor.accept(socket));
         let drained = async {
             closed.await;
             sleep(FIRST_BYTES_GRACE).await;
@@ -87,25 +105,27 @@ impl fmt::Debug for TlsCertificate {
 #[error("{0}")]
 pub struct UnusableCertificate(&'static str);
 
-fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCertificate> {
-    let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| {
-        UnusableCertificate("the certificate's file is broken PEM; get it again from its issuer")
-    })?;
-    if chain.is_empty() {
-        return Err(UnusableCertificate(
-            "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); give the file with the certificate, best \
-             with its whole chain",
-        ));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
+impl InForce {
+    fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, UnusableCertificate> {
+        let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|_| {
+            UnusableCertificate(
+                "the certificate's file is broken PEM; get it again from its issuer",
+            )
+        })?;
+        let own = chain.first().ok_or(UnusableCertificate(
+        "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); give the file with the certificate, best \
+         with its whole chain",
+    ))?;
+        let expires = end_of_validity(own);
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
         PemError::NoItemsFound => UnusableCertificate(
             "the key's file has no private key as PEM that is not encrypted; give the file of the key, in PKCS#8, SEC1 \
              or PKCS#1",
         ),
         _ => UnusableCertificate("the key's file is broken PEM; get it again from where it was made"),
     })?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has TLS 1.2 and 1.3")
         .with_no_client_auth()
@@ -124,6 +144,13 @@ fn server_config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, UnusableCerti
                  Ed25519",
             ),
         })?;
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(config)
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self { config: Arc::new(config), expires })
+    }
+}
+
+/// The end of a certificate's validity (RFC 5280, section 4.1.2.5).
+fn end_of_validity(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    Some(certificate.tbs_certificate.validity.not_after.to_system_time())
 }

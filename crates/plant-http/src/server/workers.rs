@@ -19,7 +19,7 @@ use crate::server::tls::TlsCertificate;
 /// The number of threads for blocking work, over all workers.
 const BLOCKING_THREADS: usize = 512;
 
-/// One thread for each processor. Dropping this ends the threads and the connections on them.
+/// Dropping this ends the threads and the connections on them.
 pub(super) struct Workers {
     connections: Vec<mpsc::UnboundedSender<(Accepted, OwnedSemaphorePermit)>>,
     /// Closed when every thread has dropped everything it served with. Joining a thread would block this one.
@@ -31,11 +31,12 @@ pub(super) struct Workers {
 impl Workers {
     /// Starts the threads. Each makes an HTTP service of its own with `make`.
     pub(super) async fn start(
+        threads: NonZeroUsize,
         make: impl Fn() -> HttpServiceFactory + Clone + Send + 'static,
         tls: Option<TlsCertificate>,
         draining: &Arc<Draining>,
     ) -> io::Result<Self> {
-        let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let count = threads.get();
         let (ends, ended) = mpsc::channel(1);
         let mut workers = Self { connections: Vec::new(), ended, last: 0 };
         for number in 0..count {

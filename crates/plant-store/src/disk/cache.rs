@@ -30,6 +30,11 @@ impl BlockCache {
         Arc::new(Self(Cache::with_weighter(blocks, bytes, Bytes)))
     }
 
+    /// The size of all blocks in the cache.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.weight()
+    }
+
     /// The block, from the cache or by `read`.
     pub(super) fn get(
         &self,

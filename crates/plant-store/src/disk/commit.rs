@@ -20,6 +20,7 @@ use super::back_pressure::delay;
 use super::change::{Change, ChangeGroup};
 use super::compaction_thread::CompactionThread;
 use super::health::{LOOK_INTERVAL, StoreHealth, Watch};
+use super::metrics::DiskMetrics;
 use super::room::Room;
 use super::tree::MergeTree;
 use super::write_ahead_log::{WriteAheadLog, payload_of};
@@ -74,6 +75,7 @@ pub(super) struct Committer {
     pub(super) changes_in_memory: usize,
     pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,
+    pub(super) metrics: Arc<DiskMetrics>,
 }
 
 /// Starts the commit thread, and a watchdog for that thread. The watchdog ends with the commit thread.
@@ -158,6 +160,7 @@ impl Committer {
     fn commit_and_answer(&mut self, waiting: &mut Vec<WaitingWrite>) {
         let (writes, answers): (Vec<_>, Vec<_>) =
             waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
+        let begun = Instant::now();
         self.health.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
@@ -165,6 +168,7 @@ impl Committer {
 
         match committed {
             Ok(decided) => {
+                self.metrics.commit.note_group(decided.len(), begun.elapsed());
                 fault::point("before-answers");
                 for (answer, decided) in answers.into_iter().zip(decided) {
                     // The caller may be canceled.
@@ -246,17 +250,28 @@ impl Committer {
                 .write_ahead_log
                 .fill_ratio()
                 .max(changes as f64 / self.changes_in_memory as f64);
-            thread::sleep(delay(self.compaction.is_flushing(), fill_ratio, tables));
+            let delay = delay(self.compaction.is_flushing(), fill_ratio, tables);
+            if !delay.is_zero() {
+                thread::sleep(delay);
+                self.metrics.delayed_seconds.observe(delay.as_secs_f64());
+            }
         }
+        let begun = Instant::now();
         self.write_ahead_log.append(payload)?;
+        self.metrics.log_sync_seconds.observe(begun.elapsed().as_secs_f64());
         Ok(true)
     }
 
     /// Waits until the last memtable is a table. Returns false when the disk is full.
     fn wait_for_compaction(&mut self) -> anyhow::Result<bool> {
+        if !self.compaction.is_flushing() {
+            return Ok(true);
+        }
+        let begun = Instant::now();
         self.health.waits_for_compaction(true);
         let waited = self.compaction.wait(&self.room);
         self.health.waits_for_compaction(false);
+        self.metrics.stopped_seconds.observe(begun.elapsed().as_secs_f64());
         waited
     }
 

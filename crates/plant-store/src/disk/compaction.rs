@@ -1,7 +1,7 @@
 //! Compaction: an immutable memtable becomes a table, and tables of similar size are merged into one.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 
@@ -13,6 +13,7 @@ use super::keys;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::merge::{Merge, Tables};
+use super::metrics::DiskMetrics;
 use super::room::Room;
 use super::size_tiers::tables_to_merge;
 use super::table::{Content, Table};
@@ -31,6 +32,7 @@ pub(super) struct Compactor {
     pub(super) cache: Arc<BlockCache>,
     pub(super) events: EventLog,
     pub(super) room: Arc<Room>,
+    pub(super) metrics: Arc<DiskMetrics>,
     /// The merges under way; the last one advances. A merge of newer tables interrupts one of older tables, which may take
     /// minutes, so that small tables do not pile up behind it.
     pub(super) merges: Vec<MergeUnderWay>,
@@ -42,10 +44,12 @@ impl Compactor {
         if self.disk_is_full()? {
             self.room.wait().context("waiting for room on the disk")?;
         }
+        let begun = Instant::now();
         let stored_from = self.events.stored_from(&totals, SystemTime::now())?;
         let totals = Totals { stored_from, ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
         self.tree.flushed(with_newest(&self.tree.tables(), table), stored_from);
+        self.metrics.flush_seconds.observe(begun.elapsed().as_secs_f64());
         fault::point("after-flush");
         Ok(())
     }
@@ -90,6 +94,7 @@ impl Compactor {
         let plants: u64 = inputs.iter().map(|table| table.plant_entries).sum();
         let file = self.files.create_table(number)?;
         self.merges.push(MergeUnderWay {
+            begun: Instant::now(),
             entries: Merge::of_all(&inputs),
             output: TableWriter::new(file, usize::try_from(plants)?),
             inputs,
@@ -106,7 +111,7 @@ impl Compactor {
         let place = tables.iter().position(|table| merge.has_input(table));
         let place = place.context("the inputs of a merge are not in the tree")?;
         tables.retain(|table| !merge.has_input(table));
-        let MergeUnderWay { inputs, output, number, .. } = merge;
+        let MergeUnderWay { begun, inputs, output, number, .. } = merge;
         let (Some(newest), Some(oldest)) = (inputs.first(), inputs.last()) else {
             bail!("a merge without inputs");
         };
@@ -118,6 +123,7 @@ impl Compactor {
         self.files.write_manifest(&self.manifest)?;
         fault::point("before-merge-shown");
         self.tree.merged(tables.into());
+        self.metrics.merge_seconds.observe(begun.elapsed().as_secs_f64());
         // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
         for input in inputs.iter().rev() {
             fault::point("before-input-removed");
@@ -181,6 +187,7 @@ fn end_table(
 
 /// A merge of which some entries are written.
 pub(super) struct MergeUnderWay {
+    begun: Instant,
     inputs: Tables,
     entries: Merge,
     output: TableWriter<TableFile>,
@@ -225,7 +232,7 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use plant_domain::PlantId;
 
@@ -268,6 +275,7 @@ mod tests {
             cache: BlockCache::new(0),
             events: EventLog { tree, id: 7, retention },
             room: Arc::new(Room::new(free_bytes, file, directory.to_owned(), health)),
+            metrics: Arc::default(),
             merges: Vec::new(),
         }
     }

@@ -27,6 +27,7 @@ mod keys;
 mod manifest;
 mod memtable;
 mod merge;
+mod metrics;
 mod new_file;
 mod open;
 mod reader;
@@ -54,17 +55,20 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use self::cache::BlockCache;
 use self::commit::{Committer, Message, Outcome};
 use self::compaction::Compactor;
 use self::compaction_thread::CompactionThread;
 use self::errors::open_error;
 use self::event_log::EventLog;
 use self::health::StoreHealth;
+use self::metrics::DiskMetrics;
 use self::reader::DiskReader;
 use self::room::Room;
 use self::tree::MergeTree;
 
 use crate::decision::{Decision, Write, imported};
+use crate::metrics::MetricFamily;
 use crate::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
     PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, fault,
@@ -106,6 +110,8 @@ pub struct DiskRepository {
     _threads: JoinOnDrop,
     reader: DiskReader,
     events: EventLog,
+    cache: Arc<BlockCache>,
+    metrics: Arc<DiskMetrics>,
     _lock: File,
 }
 
@@ -140,11 +146,13 @@ impl DiskRepository {
         let room = Room::new(room::free_bytes, lock_of_threads, directory, Arc::clone(&health));
         let room = Arc::new(room);
         let (tree_to_compact, room_to_look) = (Arc::clone(&tree), Arc::clone(&room));
+        let metrics = Arc::<DiskMetrics>::default();
         let compactor = Compactor {
             files,
             manifest,
             tree: tree_to_compact,
-            cache,
+            cache: Arc::clone(&cache),
+            metrics: Arc::clone(&metrics),
             events: events.clone(),
             room: room_to_look,
             merges: Vec::new(),
@@ -158,6 +166,7 @@ impl DiskRepository {
             changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
             health: Arc::clone(&health),
             room: Arc::clone(&room),
+            metrics: Arc::clone(&metrics),
         };
         let mut threads = commit::spawn(committer, messages)?;
         // Joined last: the compaction thread ends after the commit thread.
@@ -178,6 +187,8 @@ impl DiskRepository {
                 ),
             },
             events,
+            cache,
+            metrics,
             _lock: lock,
         })
     }
@@ -319,6 +330,13 @@ impl PlantRepository for DiskRepository {
             return Err(StoreError::DiskFull);
         }
         if self.health.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        let queue_length = self.queue.max_capacity() - self.queue.capacity();
+        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY);
+        families.extend(self.metrics.collect(&self.reader.tree, &self.cache, &self.room));
+        families
     }
 
     async fn failed(&self) -> StoreFailure {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use rustix::fs::fstatvfs;
@@ -20,7 +20,7 @@ pub(super) const MIB: u64 = 1024 * 1024;
 /// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable, whose search
 /// index takes five times the room of its names when they are long and their characters hardly repeat; and both segments of
 /// the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends take room too.
-const RESERVE_BYTES: u64 = 72 * MIB;
+pub(super) const RESERVE_BYTES: u64 = 72 * MIB;
 
 /// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
 /// store does not flap.
@@ -40,6 +40,8 @@ pub(super) struct Room {
     /// The folder of the database, for the log.
     directory: PathBuf,
     health: Arc<StoreHealth>,
+    /// The last measurement; the greatest number if the file system does not report it.
+    last_free_bytes: AtomicU64,
     is_full: AtomicBool,
     /// Whether the log has warned since there was plenty of room.
     has_warned: AtomicBool,
@@ -54,7 +56,9 @@ impl Room {
         health: Arc<StoreHealth>,
     ) -> Self {
         let (is_full, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        let room = Self { lock, free_bytes, directory, health, is_full, has_warned };
+        let last_free_bytes = AtomicU64::new(u64::MAX);
+        let room =
+            Self { lock, free_bytes, directory, health, last_free_bytes, is_full, has_warned };
         room.look();
         room
     }
@@ -63,9 +67,15 @@ impl Room {
         self.is_full.load(Ordering::Relaxed)
     }
 
+    /// The bytes that were free at the last look, if the file system reports them.
+    pub(super) fn last_free_bytes(&self) -> Option<u64> {
+        Some(self.last_free_bytes.load(Ordering::Relaxed)).filter(|free| *free != u64::MAX)
+    }
+
     /// Measures the free space, and logs a change. A file system that does not report it counts as having enough.
     pub(super) fn look(&self) {
         let free_bytes = (self.free_bytes)(&self.lock).unwrap_or(u64::MAX);
+        self.last_free_bytes.store(free_bytes, Ordering::Relaxed);
         let was_full = self.is_full();
         let is_full = free_bytes < if was_full { ENOUGH_BYTES } else { RESERVE_BYTES };
         self.is_full.store(is_full, Ordering::Relaxed);
@@ -119,8 +129,6 @@ pub(super) fn free_bytes(file: &File) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use anyhow::anyhow;
 
     use super::super::keys;

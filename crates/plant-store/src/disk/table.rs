@@ -75,6 +75,18 @@ pub(super) struct Layout {
     pub(super) index: IndexOutline,
 }
 
+impl Layout {
+    /// The size of the blocks of the entries.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.length)).sum()
+    }
+
+    /// The size of the blocks of the search index.
+    pub(super) fn index_bytes(&self) -> u64 {
+        self.index_blocks.iter().map(|block| u64::from(block.length)).sum()
+    }
+}
+
 /// Where a block is.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlockPlace {

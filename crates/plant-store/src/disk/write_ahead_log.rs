@@ -25,6 +25,9 @@ use crate::fault;
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
 pub(super) const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
+/// The size of both segments.
+pub(super) const LOG_BYTES: usize = SEGMENT_NAMES.len() * SEGMENT_BYTES;
+
 const SEGMENT_NAMES: [&str; 2] = ["journal.0", "journal.1"];
 
 const SALT_BYTES: usize = 8;

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use plant_http::TlsCertificate;
+use prometheus::Gauge;
 
 use crate::exit::Stop;
 use crate::files::private_file::PrivateFile;
@@ -20,6 +22,8 @@ pub(crate) struct Certificate {
     /// The content of the chain's and the key's files, as PEM.
     content: [PrivateFile; 2],
     pub(crate) in_force: TlsCertificate,
+    /// When the certificate in force expires.
+    pub(crate) expires: Gauge,
 }
 
 impl Certificate {
@@ -30,12 +34,17 @@ impl Certificate {
         let in_force =
             in_force.with_context(|| cannot_use(chain, key)).map_err(Stop::Configuration)?;
         warn_when_open_to_others(key, &content[1]);
-        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), content, in_force })
+        let expires = Gauge::new(
+            "plantd_certificate_expiry_timestamp_seconds",
+            "When the TLS certificate in force expires, in seconds since 1970.",
+        )?;
+        expires.set(seconds_since_1970(in_force.expires()));
+        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), content, in_force, expires })
     }
 
     /// Reloads the files when they change, from now on.
     pub(crate) fn follow(self) -> anyhow::Result<()> {
-        let Self { chain, key, content, in_force } = self;
+        let Self { chain, key, content, in_force, expires } = self;
         let read = {
             let (chain, key) = (chain.clone(), key.clone());
             move || read_files(&chain, &key)
@@ -43,6 +52,7 @@ impl Certificate {
         let take = move |content: &[PrivateFile; 2]| {
             let replaced = in_force.replace(&content[0].bytes, &content[1].bytes);
             replaced.with_context(|| cannot_use(&chain, &key))?;
+            expires.set(seconds_since_1970(in_force.expires()));
             warn_when_open_to_others(&key, &content[1]);
             Ok(())
         };
@@ -60,6 +70,12 @@ fn read_files(chain: &Path, key: &Path) -> anyhow::Result<[PrivateFile; 2]> {
         })
     };
     Ok([read(chain, "--tls-cert")?, read(key, "--tls-key")?])
+}
+
+/// Not a number if the time is unknown: no alert then fires by mistake.
+fn seconds_since_1970(time: Option<SystemTime>) -> f64 {
+    let since_1970 = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since_1970.map_or(f64::NAN, |time| time.as_secs_f64())
 }
 
 fn cannot_use(chain: &Path, key: &Path) -> String {

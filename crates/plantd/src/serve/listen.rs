@@ -124,8 +124,7 @@ impl ListenOptions {
             ListenAddress::Tcp(address) => {
                 listen_tcp(*address).and_then(|listener| with_tls(listener, certificate))
             }
-            ListenAddress::Unix(path) => unix_socket::listen(path, BACKLOG)
-                .map(|socket| (socket, ServerAddress::Unix(path.clone()))),
+            ListenAddress::Unix(_) => address.listen(),
         };
         listening
             .with_context(|| format!("cannot listen on {address}; choose another with --listen"))
@@ -161,9 +160,25 @@ fn with_tls(
 }
 
 #[derive(Clone, Debug)]
-enum ListenAddress {
+pub(crate) enum ListenAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Listens without TLS.
+    pub(crate) fn listen(&self) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
+        Ok(match self {
+            Self::Tcp(address) => {
+                let listener = listen_tcp(*address)?;
+                let address = ServerAddress::Http(listener.local_addr()?);
+                (listener.into(), address)
+            }
+            Self::Unix(path) => {
+                (unix_socket::listen(path, BACKLOG)?, ServerAddress::Unix(path.clone()))
+            }
+        })
+    }
 }
 
 impl FromStr for ListenAddress {

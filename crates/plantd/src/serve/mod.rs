@@ -4,6 +4,8 @@ mod certificate;
 pub(crate) mod first_run;
 mod followed_file;
 mod listen;
+mod metrics;
+mod monitoring;
 mod server_address;
 mod stop_signal;
 mod tokens;
@@ -15,7 +17,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use plant_http::{CorsOrigin, DEFAULT_MAX_FOLLOWERS, PlantService, ServeError, ServerConfig};
+use plant_http::{
+    CorsOrigin, DEFAULT_MAX_FOLLOWERS, ListeningSocket, PlantService, ServeError, ServerConfig,
+};
 use plant_postgres::PostgresRepository;
 use plant_store::{
     DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DiskConfig, DiskRepository, EventRetention, OpenError,
@@ -24,11 +28,14 @@ use plant_store::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::certificate::Certificate;
-use self::listen::ListenOptions;
+use self::listen::{ListenAddress, ListenOptions};
+use self::monitoring::Monitoring;
+use self::server_address::ServerAddress;
 use self::stop_signal::StopSignal;
 use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder, plants_folder};
 use crate::files::tokens_file::TokensFile;
+use crate::log_line::LogFormat;
 use crate::option_value::{duration, whole_number};
 use crate::store::postgres::{self, PostgresServeOptions};
 
@@ -90,6 +97,16 @@ pub(crate) struct ServeOptions {
     #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
     rate_limit: Option<NonZeroU32>,
 
+    /// Where to serve /metrics, /livez and /readyz without a token, for a scraper on a private network
+    /// [default: nowhere; /metrics of the server itself needs a token]
+    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_METRICS_LISTEN")]
+    metrics_listen: Option<ListenAddress>,
+
+    /// The form of the log: text for people, or a JSON object on each line
+    #[arg(long, value_name = "text|json", env = "PLANTD_LOG_FORMAT")]
+    #[arg(default_value = "text", value_enum, hide_possible_values = true)]
+    pub(crate) log_format: LogFormat,
+
     /// The origin (scheme, host and port) of a web page that may use this server from a browser; may be
     /// repeated, or separated by commas [default: none]
     #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
@@ -112,6 +129,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let (repository, plants) = open(options)?;
     let listening = options.listen.listen(passed_socket, certificate.as_ref());
     let (socket, address) = listening?;
+    let metrics_socket = options.metrics_listen.as_ref().map(listen_for_metrics).transpose()?;
+    let expires = certificate.as_ref().map(|certificate| certificate.expires.clone());
     certificate.map_or(Ok(()), Certificate::follow)?;
 
     let mut advice_to_show = None;
@@ -126,6 +145,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let service = PlantService::new(repository, tokens)
         .with_cors_origins(options.cors_origin.clone())
         .with_max_followers(options.max_followers);
+    metrics::register(service.registry(), expires)?;
     let mut config = ServerConfig::default();
     config.max_connections = max_connections;
     config.drain_delay = options.drain_delay;
@@ -136,8 +156,13 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         if let Some(advice) = advice_to_show {
             log::info!("first start: {advice}");
         }
+        let monitoring = metrics_socket.map(|socket| Monitoring::start(socket, service.clone()));
+        address.say_ready()?;
         address.say_ready()?;
         let served = plant_http::serve(socket, service, config, stop).await;
+        if let Some(monitoring) = monitoring {
+            monitoring.end().await;
+        }
         served.map_err(|error| match error {
             ServeError::ConnectionsCutOff(_) => Stop::CutOff(anyhow!(
                 "{error}; where requests need longer than {}, raise --drain-timeout (PLANTD_DRAIN_TIMEOUT)",
@@ -149,6 +174,13 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
                     .context(format!("stopped serving the plants in {plants}")),
             ),
         })
+    })
+}
+
+fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
+    let socket = address.listen();
+    socket.with_context(|| {
+        format!("cannot listen on {address}; choose another with --metrics-listen")
     })
 }
 

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plant_store::metrics::{MetricFamily, counters, gauge};
+use prometheus::IntCounterVec;
+use prometheus::core::Collector as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::{ErrorNumber, Failure};
@@ -18,18 +21,30 @@ const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 /// The longest pause. A stream checks its token after the pause, and a revoked token must end the stream within 2 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Why the server ends the stream of a follower that is still there: an event that the follower has not read is no longer
+/// kept, the token has ended, or the store has failed.
+const DROPPED: [&str; 3] = ["fell_behind", "token_ended", "failed"];
+
 /// What all followers of a service share.
 #[derive(Debug)]
 pub(crate) struct Followers {
     places: Arc<Semaphore>,
     most: usize,
     pub(super) newest_text: NewestText,
+    dropped: IntCounterVec,
 }
 
 impl Followers {
     pub(crate) fn new(most: u32) -> Self {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { places: Arc::new(Semaphore::new(most)), most, newest_text: NewestText::default() }
+        let dropped = counters(
+            "plantd_followers_dropped_total",
+            "Streams of events that the server ended although their clients were there, by the reason.",
+            "reason",
+            DROPPED,
+        );
+        let places = Arc::new(Semaphore::new(most));
+        Self { places, most, newest_text: NewestText::default(), dropped }
     }
 
     /// A place for a client, until it is dropped.
@@ -41,10 +56,37 @@ impl Followers {
         })
     }
 
+    /// Counts a stream that ends for this reason.
+    pub(super) fn note_dropped(&self, why: ErrorNumber) {
+        let [fell_behind, token_ended, failed] = DROPPED;
+        let reason = match why {
+            ErrorNumber::EventsGone => fell_behind,
+            ErrorNumber::InvalidToken => token_ended,
+            _ => failed,
+        };
+        self.dropped.with_label_values(&[reason]).inc();
+    }
+
+    pub(crate) fn metrics(&self) -> Vec<MetricFamily> {
+        let mut families = self.dropped.collect();
+        families.extend([
+            gauge("plantd_followers", "How many clients follow events.", self.count() as f64),
+            gauge(
+                "plantd_followers_max",
+                "How many clients may follow events (--max-followers).",
+                self.most as f64,
+            ),
+        ]);
+        families
+    }
+
+    fn count(&self) -> usize {
+        self.most - self.places.available_permits()
+    }
+
     /// How long a stream pauses after a page.
     pub(crate) fn pause(&self) -> Duration {
-        let followers = self.most - self.places.available_permits();
-        let followers = u32::try_from(followers).unwrap_or(u32::MAX);
+        let followers = u32::try_from(self.count()).unwrap_or(u32::MAX);
         PAUSE_FOR_EACH.saturating_mul(followers).min(LONGEST_PAUSE)
     }
 }

@@ -113,8 +113,9 @@ impl EventBody {
         match self.next_part().await {
             Ok(part) => Ok(Some((part.into(), self))),
             Err(failure) => {
+                self.followers.note_dropped(failure.number());
                 if let Some(cause) = failure.cause() {
-                    log::error!("{cause}: {}", self.follower.context);
+                    self.follower.context.log_error(&cause.to_string());
                 }
                 Ok(None)
             }

@@ -1,0 +1,89 @@
+//! The metrics, in the text format of Prometheus.
+
+use std::time::Duration;
+
+use actix_http::header;
+use actix_web::HttpResponse;
+use actix_web::web::{self, Data};
+use plant_store::metrics::{MetricFamily, gauge};
+use plant_store::{EventsAfter, PlantRepository};
+use prometheus::{TEXT_FORMAT, TextEncoder};
+use tokio::time::timeout;
+
+use crate::errors::Failure;
+use crate::extract::head::Head;
+use crate::extract::query::NoQuery;
+use crate::handlers::Repository;
+use crate::handlers::events::followers::Followers;
+use crate::metrics::Metrics;
+use crate::server::drain::Draining;
+
+/// How long the repository may take for each number. What takes longer is left out: a scraper waits 10 s by default, and a
+/// gap in a graph is better than no graph.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `GET /metrics`.
+pub(crate) async fn read(
+    repository: Repository,
+    draining: Data<Draining>,
+    followers: Data<Followers>,
+    metrics: Data<Metrics>,
+    _: Head<NoQuery>,
+) -> Result<HttpResponse, Failure> {
+    let mut families = now(repository.as_ref().as_ref(), &draining).await;
+    families.extend(followers.metrics());
+    families.extend(repository.metrics());
+    // The metrics of the process are read from files.
+    families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
+    families.retain(|family| !family.get_metric().is_empty());
+    families.sort_by(|one, other| one.name().cmp(other.name()));
+    let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;
+    Ok(HttpResponse::Ok()
+        .content_type(TEXT_FORMAT)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .body(text))
+}
+
+/// What is true of any repository at this moment.
+async fn now(repository: &dyn PlantRepository, draining: &Draining) -> Vec<MetricFamily> {
+    let (ready, plants, oldest, newest) = tokio::join!(
+        timeout(PATIENCE, repository.check_ready()),
+        timeout(PATIENCE, repository.count(None)),
+        timeout(PATIENCE, repository.events(EventsAfter::Oldest, 1)),
+        timeout(PATIENCE, repository.newest_event()),
+    );
+    let is_ready = matches!(ready, Ok(Ok(()))) && !draining.has_begun();
+    let mut families = vec![gauge(
+        "plantd_ready",
+        "1 while /readyz answers 200, else 0.",
+        f64::from(u8::from(is_ready)),
+    )];
+    if let Ok(Ok(plants)) = plants {
+        families.push(gauge("plantd_plants", "How many plants there are.", plants as f64));
+    }
+    if let Ok(Ok(page)) = oldest
+        && let Some(oldest) = page.events.first()
+    {
+        let since_1970 = oldest.at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        families.extend([
+            gauge(
+                "plantd_oldest_event_timestamp_seconds",
+                "When the oldest event that is kept happened, in seconds since 1970.",
+                since_1970.as_secs_f64(),
+            ),
+            gauge(
+                "plantd_oldest_event_revision",
+                "The revision of the oldest event that is kept.",
+                oldest.revision().get() as f64,
+            ),
+        ]);
+    }
+    if let Ok(Ok(newest)) = newest {
+        families.push(gauge(
+            "plantd_newest_event_revision",
+            "The revision of the newest event.",
+            newest.revision.get() as f64,
+        ));
+    }
+    families
+}

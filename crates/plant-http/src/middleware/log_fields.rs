@@ -1,0 +1,40 @@
+//! Log lines with fields. A log in text shows the text of a line, which ends with the fields as ` name=value`; a log in JSON
+//! takes the fields themselves.
+
+use std::fmt;
+
+use log::kv::{Error, Key, Source, Value, VisitSource};
+use log::{Level, Record};
+
+/// A field, if the line has it.
+pub(crate) type Field<'a> = Option<(&'static str, Value<'a>)>;
+
+/// Shows fields as ` name=value`.
+pub(crate) struct AsText<'a>(pub(crate) &'a dyn Source);
+
+impl fmt::Display for AsText<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Writer<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+        impl<'fields> VisitSource<'fields> for Writer<'_, '_> {
+            fn visit_pair(
+                &mut self,
+                name: Key<'fields>,
+                value: Value<'fields>,
+            ) -> Result<(), Error> {
+                Ok(write!(self.0, " {name}={value}")?)
+            }
+        }
+
+        self.0.visit(&mut Writer(formatter)).map_err(|_| fmt::Error)
+    }
+}
+
+/// Logs a line whose text has all that `fields` have.
+pub(crate) fn log(level: Level, target: &str, text: fmt::Arguments<'_>, fields: &dyn Source) {
+    if level <= log::max_level() {
+        let mut line = Record::builder();
+        line.level(level).target(target).args(text).key_values(&fields);
+        log::logger().log(&line.build());
+    }
+}

@@ -1,0 +1,106 @@
+//! The line of a request in the log.
+//!
+//! Each request has one line, under `plantd::audit` when it may change something and the gate let it in, else under
+//! `plantd::access`. The line of an import has its counts. No line holds a query, a body, or a header other than the request's
+//! id and its trace: each may hold a secret.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use actix_http::{Method, RequestHead, StatusCode, Uri};
+use log::Level;
+use log::kv::{Source, ToValue as _, Value};
+
+use crate::errors::ErrorNumber;
+use crate::middleware::context::{ImportCounts, RequestContext};
+use crate::middleware::log_fields::{self, AsText, Field};
+
+const ACCESS_LOG: &str = "plantd::access";
+const AUDIT_LOG: &str = "plantd::audit";
+
+/// How much of a method and of a path is logged. The other parts of a line have their own limits.
+const LOGGED_METHOD_MAX_BYTES: usize = 32;
+const LOGGED_PATH_MAX_BYTES: usize = 256;
+
+/// A request that has ended.
+pub(super) struct RequestLine<'a> {
+    pub(super) head: &'a LoggedHead,
+    pub(super) context: &'a RequestContext,
+    /// `None` if the client disconnected before its answer began. A change may have been made.
+    pub(super) status: Option<StatusCode>,
+    pub(super) took: Duration,
+    pub(super) error: Option<ErrorNumber>,
+}
+
+impl RequestLine<'_> {
+    pub(super) fn log(&self, is_change: bool) {
+        let peer = Peer(self.head.peer);
+        let method = cut(self.head.method.as_str(), LOGGED_METHOD_MAX_BYTES);
+        let path = cut(self.head.uri.path(), LOGGED_PATH_MAX_BYTES);
+        let micros = u64::try_from(self.took.as_micros()).unwrap_or(u64::MAX);
+        let status = self.status.map(|status| status.as_u16());
+        let begin = [
+            ("peer", Value::from_display(&peer)),
+            ("method", (&*method).into()),
+            ("path", (&*path).into()),
+            ("status", status.to_value()),
+            ("micros", micros.into()),
+        ];
+        let context = self.context.fields();
+        let counts = self.context.import.get();
+        let counts = counts.as_ref().map(ImportCounts::fields);
+        let error: Field<'_> = self.error.map(|error| ("error", (error as i32).into()));
+        let end: [&dyn Source; 3] =
+            [&context.as_slice(), &counts.as_ref().map(|counts| counts.as_slice()), &error];
+        let status = self.status.as_ref().map_or("-", StatusCode::as_str);
+        log_fields::log(
+            Level::Info,
+            if is_change { AUDIT_LOG } else { ACCESS_LOG },
+            format_args!("{peer} {method} {path} {status} {micros}us{}", AsText(&end.as_slice())),
+            &[&begin.as_slice() as &dyn Source, &end.as_slice()].as_slice(),
+        );
+    }
+}
+
+/// The parts of a request's head that are logged. Cloning them copies no text.
+pub(super) struct LoggedHead {
+    peer: Option<SocketAddr>,
+    method: Method,
+    uri: Uri,
+}
+
+impl LoggedHead {
+    /// `None` if the log discards the line.
+    pub(super) fn of(head: &RequestHead) -> Option<Self> {
+        let is_logged = [ACCESS_LOG, AUDIT_LOG]
+            .into_iter()
+            .any(|target| log::log_enabled!(target: target, Level::Info));
+        is_logged.then(|| Self {
+            peer: head.peer_addr,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+        })
+    }
+}
+
+/// A client on a Unix socket has no address.
+struct Peer(Option<SocketAddr>);
+
+impl Display for Peer {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(formatter),
+            None => formatter.write_str("unix"),
+        }
+    }
+}
+
+/// A client's text for the log.
+fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
+        return text.into();
+    }
+    format!("{}…(cut)", &text[..text.floor_char_boundary(max_bytes)]).into()
+}

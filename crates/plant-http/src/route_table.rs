@@ -1,0 +1,60 @@
+//! Finds the route of a path before actix-web does: what a request needs to be let in, and where it is counted.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use actix_http::Method;
+
+use crate::access::gate::Access;
+use crate::metrics::EndpointMetrics;
+
+/// The routes of a service, for the requests of one thread. The default has none, and needs no token.
+pub(crate) struct RouteTable {
+    by_path: HashMap<&'static str, RouteEntry>,
+    /// Routes whose last segment is a parameter, by what comes before it.
+    by_folder: Vec<(&'static str, RouteEntry)>,
+    unknown: RouteEntry,
+}
+
+/// A route, before a request is passed on to it.
+pub(crate) struct RouteEntry {
+    /// What reading needs.
+    pub(crate) access: Access,
+    pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
+    /// Of the methods that the route does not have.
+    pub(crate) other: Rc<EndpointMetrics>,
+}
+
+impl RouteTable {
+    /// A table without routes. `unknown` is for the paths that it does not have.
+    pub(crate) fn new(unknown: RouteEntry) -> Self {
+        Self { by_path: HashMap::new(), by_folder: Vec::new(), unknown }
+    }
+
+    /// Adds a route. Its pattern may have a parameter as the last segment.
+    pub(crate) fn add(&mut self, pattern: &'static str, route: RouteEntry) {
+        match pattern.split_once('{') {
+            Some((folder, _)) => self.by_folder.push((folder, route)),
+            None => drop(self.by_path.insert(pattern, route)),
+        }
+    }
+
+    /// The route of a path, which begins behind the mount of the service.
+    pub(crate) fn find(&self, path: &str) -> &RouteEntry {
+        let in_folder = |(folder, route)| {
+            let segment = path.strip_prefix::<&str>(folder)?;
+            (!segment.is_empty() && !segment.contains('/')).then_some(route)
+        };
+        let by_folder = || self.by_folder.iter().map(|(folder, route)| (*folder, route));
+        self.by_path.get(path).or_else(|| by_folder().find_map(in_folder)).unwrap_or(&self.unknown)
+    }
+}
+
+impl RouteEntry {
+    /// The metrics of requests with this method. HEAD counts as GET.
+    pub(crate) fn endpoint(&self, method: &Method) -> &Rc<EndpointMetrics> {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let found = self.endpoints.iter().find(|(served, _)| served == method);
+        found.map_or(&self.other, |(_, endpoint)| endpoint)
+    }
+}
