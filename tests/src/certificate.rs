@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
 };
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
@@ -45,9 +46,15 @@ impl Authority {
 
     /// A new certificate for a server on this machine, with a new key.
     pub fn issue(&self) -> IssuedCertificate {
+        self.issue_until(4096)
+    }
+
+    /// The same for a certificate that is valid until the first day of this year.
+    pub fn issue_until(&self, year: i32) -> IssuedCertificate {
         let key = KeyPair::generate().expect("a key can be made");
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
-        let params = CertificateParams::new(names).expect("names of this machine");
+        let mut params = CertificateParams::new(names).expect("names of this machine");
+        params.not_after = date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.0).expect("a certificate can be made");
         IssuedCertificate {
             chain: certificate.pem() + &self.pem(),

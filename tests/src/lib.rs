@@ -9,7 +9,7 @@
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Script`] one that
 //!   answers by a script, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a
 //!   test sets, and [`SmallDisk`] a disk that becomes full.
-//! - [`token_command`] is `plantd token`.
+//! - [`token_command`] is `plantd token`. [`Scrape`] is what a server exports for Prometheus.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`Followers`] copy it by
@@ -38,6 +38,7 @@ pub mod history;
 mod launch;
 mod ledger;
 mod load;
+mod metrics;
 mod nginx;
 mod openapi;
 mod plant;
@@ -65,6 +66,7 @@ pub use follower::{Followed, FollowedEvent, Followers, revision_of};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
+pub use metrics::Scrape;
 pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};

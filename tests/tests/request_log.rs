@@ -1,8 +1,11 @@
 //! The id of a request and its line in the log, and the secrets that no log may hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use plantd_tests::{Answer, Launch, TOKEN, TestServer, create_request, plant_body, raw_head};
+use plantd_tests::{
+    Answer, Document, Format, Launch, TOKEN, TestServer, create_request, plant_body, raw_head,
+};
+use serde_json::{Map, Value};
 
 /// Sends a request with the token, and these header lines.
 #[track_caller]
@@ -173,4 +176,118 @@ fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
         assert!(line.len() < 1_000, "{number}: {} bytes", line.len());
         assert!(line.contains(begin) && line.contains(end), "{number}: {line}");
     }
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+/// The log of a server that has answered, cut off and failed requests.
+fn log_in(format: &str) -> String {
+    let launch = Launch::new()
+        .arguments(["--log-format", format])
+        .environment("RUST_LOG", "info,plantd::audit::import=debug")
+        .faults("in-handler=1*off->1*panic(a fault)->off");
+    let mut server = TestServer::start_with(launch);
+    let client = server.client();
+    let traceparent = format!("00-{TRACE}-{PARENT}-01");
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-request-id", "\"quoted\""),
+        ("traceparent", traceparent.as_str()),
+    ];
+    client.send("POST", "/plants", &headers, plant_body(1, "Rosa", None));
+    client.read(2).assert_error(404, 3002);
+    client.import(Format::Ndjson, "", "{\"id\":3,\"name\":\"Abies\"}\n{}\n");
+    client.without_token().read(1).assert_error(401, 2001);
+    client.create(4, "Salix", None).assert_error(500, 5001);
+    let mut leaving = server.connect();
+    leaving.begin_create(&plant_body(5, "Tilia", None));
+    leaving.reset();
+    assert_eq!(server.terminate().code(), Some(0));
+    server.stderr()
+}
+
+/// What is the same in each run: no time, no port, no duration, no id that the server makes.
+fn stable(fields: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let changes = |name: &str| ["time", "peer", "micros", "id"].contains(&name);
+    let fields = fields.iter().map(|(name, value)| {
+        (name.clone(), if changes(name) { "…".to_owned() } else { value.clone() })
+    });
+    fields.collect()
+}
+
+/// The fields of a line in text, with the names that they have in JSON.
+fn fields_in_text(line: &str) -> Option<BTreeMap<String, String>> {
+    let (begin, text) = line.strip_prefix('[')?.split_once("] ")?;
+    let [time, level, target] = begin.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{line:?} begins with no time, level and target");
+    };
+    let mut fields = BTreeMap::from(
+        [("time", time), ("level", level), ("target", target)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let mut add = |name: &str, value: &str| drop(fields.insert(name.to_owned(), value.to_owned()));
+    let is_field = |word: &str| word.contains('=');
+    match target {
+        "plantd::access" | "plantd::audit" => {
+            for (name, word) in
+                ["peer", "method", "path", "status", "micros"].into_iter().zip(text.split(' '))
+            {
+                add(name, if word == "-" { "null" } else { word });
+            }
+        }
+        "plantd::audit::import" => add("outcome", text.split(' ').next().unwrap_or_default()),
+        _ => {
+            let words = text.split(' ').take_while(|word| !is_field(word)).collect::<Vec<_>>();
+            let message = words.join(" ");
+            add(
+                "message",
+                if text.contains(" id=") { message.trim_end_matches(':') } else { text },
+            );
+            if !text.contains(" id=") {
+                return Some(fields);
+            }
+        }
+    }
+    for (name, value) in text.split(' ').filter_map(|word| word.split_once('=')) {
+        add(name, value);
+    }
+    Some(fields)
+}
+
+fn fields_in_json(line: &str) -> BTreeMap<String, String> {
+    let object: Map<String, Value> = serde_json::from_str(line).expect("each line is an object");
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    object.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+#[test]
+fn a_line_in_json_has_the_fields_of_the_line_in_text_and_the_document_names_all_of_them() {
+    let (text, json) = (log_in("text"), log_in("json"));
+    let in_json: Vec<_> = json.lines().map(fields_in_json).collect();
+    let mut seen: BTreeSet<&str> =
+        in_json.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    // Lines of different threads may come in another order.
+    let sorted = |mut lines: Vec<BTreeMap<String, String>>| {
+        // It is several lines in text.
+        let is_panic = |message: &String| message.contains("panicked at");
+        lines.retain(|fields| !fields.get("message").is_some_and(is_panic));
+        lines.sort();
+        lines
+    };
+    let in_text = text.lines().filter_map(fields_in_text).map(|fields| stable(&fields));
+    assert_eq!(
+        sorted(in_json.iter().map(stable).collect()),
+        sorted(in_text.collect()),
+        "text:\n{text}\njson:\n{json}"
+    );
+    let traced = in_json.iter().find(|fields| fields.contains_key("trace_id"));
+    let traced = traced.expect("the trace is logged");
+    assert_eq!((traced["trace_id"].as_str(), traced["parent_id"].as_str()), (TRACE, PARENT));
+
+    // Of a row whose outcome is unknown, which takes a fault of the store.
+    seen.insert("unknown");
+    let table = Document::read("docs/operations.md").part("The log").table();
+    let documented = table.iter().flat_map(|row| row[0].split(", "));
+    assert_eq!(documented.map(|name| name.trim_matches('`')).collect::<BTreeSet<_>>(), seen);
 }

@@ -28,8 +28,8 @@ const TESTS_AT_A_TIME: &str = "4";
 const SLOWEST: [&str; 5] = ["torture", "access", "pages", "postgres", "sockets"];
 
 /// The black-box tests that apply to every store; they run on a data folder and on PostgreSQL.
-const TESTS_OF_ANY_STORE: [&str; 6] =
-    ["audit", "events", "import_export_command", "openapi", "plants", "route_walk"];
+const TESTS_OF_ANY_STORE: [&str; 7] =
+    ["audit", "events", "import_export_command", "monitoring", "openapi", "plants", "route_walk"];
 
 /// Installs what the tests need, builds the program, and runs the tests. Arguments replace the whole run by one run of
 /// `cargo test` with them.
@@ -55,10 +55,11 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
     use tools::{
-        CHROMIUM, CURL, MOUNT, NGINX, NODE, NPM, OPENSSL, POSTGRESQL, PYTHON, STRACE, UNSHARE,
+        CHROMIUM, CURL, MOUNT, NGINX, NODE, NPM, OPENSSL, POSTGRESQL, PROMTOOL, PYTHON, STRACE,
+        UNSHARE,
     };
     tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL])?;
-    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM])?;
+    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM, PROMTOOL])?;
     packages::PYTHON.ensure(workspace)?;
     packages::NODE.ensure(workspace)?;
     Ok(())

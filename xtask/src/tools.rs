@@ -32,6 +32,7 @@ pub(crate) const MOUNT: Tool = tool("mount", "mount");
 pub(crate) const UNSHARE: Tool = tool("unshare", "util-linux");
 pub(crate) const POSTGRESQL: Tool = tool("initdb", "postgresql");
 pub(crate) const NGINX: Tool = tool("nginx", "nginx-light");
+pub(crate) const PROMTOOL: Tool = tool("promtool", "prometheus");
 pub(crate) const NPM: Tool = tool("npm", "npm");
 pub(crate) const CHROMIUM: Tool = tool("chromium", "chromium");
 pub(crate) const GNUPLOT: Tool = tool("gnuplot", "gnuplot-nox");

@@ -1,4 +1,5 @@
 //! The documents of the repository: their commands work as shown, and their tables match the program.
 
 mod api_guide;
+mod contrib;
 mod operations;

@@ -1,0 +1,158 @@
+//! The dashboard and the alerts in `contrib` ask for what servers export, and get an answer.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use plantd_tests::{Authority, Client, Launch, Scrape, TestServer, repository, run_tool};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RULES: &str = "contrib/prometheus/plantd.rules.yml";
+const TEST_OF_RULES: &str = "contrib/prometheus/plantd.rules.test.yml";
+const DASHBOARD: &str = "contrib/grafana/plantd.json";
+
+/// How many scrapes a query looks at.
+const SCRAPES: usize = 5;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository(path)).expect("it is in the repository")
+}
+
+fn promtool(words: &[&str]) -> Command {
+    let mut command = Command::new("promtool");
+    command.args(words).current_dir(repository(""));
+    command
+}
+
+/// A server on each store, of which the one on disk has a certificate: together they export every metric.
+struct Servers {
+    on_disk: TestServer,
+    on_postgres: TestServer,
+    authority: Authority,
+    _certificate: TempDir,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let certificate = tempfile::tempdir().expect("a temporary folder");
+        let authority = Authority::new();
+        authority.issue().write(certificate.path());
+        let postgres = test_postgres::shared().url();
+        Self {
+            on_disk: TestServer::start_with(Launch::new().tls(certificate.path())),
+            on_postgres: TestServer::start_with(Launch::new().postgres(postgres, "contrib")),
+            authority,
+            _certificate: certificate,
+        }
+    }
+
+    fn clients(&self) -> [(&str, Client); 2] {
+        [
+            ("disk", self.on_disk.tls_client(&self.authority)),
+            ("postgres", self.on_postgres.client()),
+        ]
+    }
+}
+
+/// A few requests, of which one fails.
+fn keep_busy(client: &Client) {
+    for id in 1..=5 {
+        assert_eq!(client.put(id, r#"{"name":"Rosa"}"#).status / 100, 2);
+    }
+    assert_eq!(client.delete(5).status, 204);
+    client.read(5).assert_error(404, 3002);
+}
+
+/// The names of metrics in an expression.
+fn names_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("plantd_") || word.starts_with("process_")).collect()
+}
+
+/// The queries of the dashboard, each with the title of its panel.
+fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let targets = panels.flat_map(|panel| {
+        let title = panel["title"].as_str().expect("a title");
+        panel["targets"].as_array().into_iter().flatten().map(move |target| (title, target))
+    });
+    targets.map(|(title, target)| (title, target["expr"].as_str().expect("a query"))).collect()
+}
+
+#[test]
+fn every_alert_fires_for_its_trouble_and_none_for_a_server_that_is_well() {
+    run_tool(&mut promtool(&["check", "rules", RULES]));
+    run_tool(&mut promtool(&["test", "rules", TEST_OF_RULES]));
+    // The case with every trouble names the alerts that it expects.
+    let rules = read(RULES);
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let test = read(TEST_OF_RULES);
+    let mut count = 0;
+    for alert in alerts {
+        assert!(test.contains(&format!("alertname=\"{alert}\"")), "no case for {alert}");
+        count += 1;
+    }
+    assert!(count > 0, "no alert is found in {RULES}");
+}
+
+#[test]
+fn every_metric_in_an_alert_or_a_panel_is_exported_by_a_server() {
+    let servers = Servers::start();
+    let scrapes = servers.clients().map(|(_, client)| {
+        keep_busy(&client);
+        Scrape::of(&client)
+    });
+    let exported: BTreeSet<&str> = scrapes.iter().flat_map(Scrape::names).collect();
+    for path in [RULES, DASHBOARD] {
+        let text = read(path);
+        let unknown: Vec<_> = names_in(&text).difference(&exported).copied().collect();
+        assert!(unknown.is_empty(), "{path} has {unknown:?}, which no server exports");
+        assert!(!names_in(&text).is_empty(), "no metric is found in {path}");
+    }
+}
+
+#[test]
+fn the_query_of_every_panel_returns_data_of_real_servers() {
+    let servers = Servers::start();
+    let clients = servers.clients();
+    let scrapes: Vec<[Scrape; 2]> = (0..SCRAPES)
+        .map(|_| {
+            clients.each_ref().map(|(_, client)| {
+                keep_busy(client);
+                Scrape::of(client)
+            })
+        })
+        .collect();
+    let mut series = Vec::new();
+    for (index, (instance, _)) in clients.iter().enumerate() {
+        for name in scrapes[0][index].series() {
+            let values = scrapes.iter().map(|scrape| scrape[index].value(name).to_string());
+            let values: Vec<String> = values.collect();
+            let instance = format!("instance=\"{instance}\"");
+            let labeled = match name.strip_suffix('}') {
+                Some(labeled) => format!("{labeled},{instance}}}"),
+                None => format!("{name}{{{instance}}}"),
+            };
+            series.push(json!({"series": labeled, "values": values.join(" ")}));
+        }
+    }
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
+    let has_data = |(title, query): (&str, &str)| {
+        let query = query.replace("$__rate_interval", "1m").replace("$instance", ".+");
+        assert!(!query.contains('$'), "{title}: {query} has a variable that is not replaced");
+        // One number or more that is one.
+        let expr = format!("count(({query}) > -Inf) > bool 0");
+        json!({"expr": expr, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]})
+    };
+    let tests: Vec<Value> = queries(&dashboard).into_iter().map(has_data).collect();
+    assert!(!tests.is_empty(), "no query is found in {DASHBOARD}");
+    let test = json!({
+        "evaluation_interval": "15s",
+        "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": tests}],
+    });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("panels.json");
+    fs::write(&path, test.to_string()).expect("it is written");
+    run_tool(promtool(&["test", "rules"]).arg(&path));
+}

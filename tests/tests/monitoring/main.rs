@@ -1,0 +1,4 @@
+//! What operators watch: the metrics, the alerts and the dashboard for them.
+
+mod listener;
+mod scrape;

@@ -1,0 +1,201 @@
+//! `GET /metrics`.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use plantd_tests::{
+    Authority, EventStream, Format, Launch, Scrape, TOKEN, TestServer, create_token, plant_body,
+    revoke_token, store_is_on_disk, wait_until,
+};
+
+/// The most series of a server, whatever its clients do.
+const MOST_SERIES: usize = 500;
+
+/// Sends requests of every kind, so that no metric stays at its first value.
+fn keep_busy(server: &TestServer) {
+    let client = server.client();
+    for id in 1..=20 {
+        client
+            .create(id, "Rosa canina", Some("Rosaceae"))
+            .assert_plant("Rosa canina", Some("Rosaceae"));
+    }
+    client.create(1, "Rosa", None).assert_error(400, 3001);
+    client.read(-1).assert_error(404, 3002);
+    client.list("?name=ros");
+    client.import(Format::Ndjson, "", "{\"id\":30,\"name\":\"Abies\"}\n");
+    client.export(Format::Csv);
+    client.delete(30);
+    client.get("/events");
+    client.without_token().read(1).assert_error(401, 2001);
+    assert_eq!(client.get("/").status, 200);
+}
+
+#[track_caller]
+fn assert_without_fault(scrape: &Scrape) {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool runs");
+    let mut stdin = promtool.stdin.take().expect("it is piped");
+    stdin.write_all(scrape.text.as_bytes()).expect("promtool reads");
+    drop(stdin);
+    let output = promtool.wait_with_output().expect("promtool ends");
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn the_metrics_of_a_busy_server_are_without_fault_and_their_counters_only_grow() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let authority = Authority::new();
+    authority.issue().write(folder.path());
+    let server = TestServer::start_with(Launch::new().tls(folder.path()));
+    let client = server.tls_client(&authority);
+    let mut last = Scrape::of(&client);
+    assert_without_fault(&last);
+    for round in 1..=3 {
+        for id in 1..=20 {
+            client.create(100 * round + id, "Rosa", None).assert_plant("Rosa", None);
+        }
+        client.read(-1).assert_error(404, 3002);
+        let scrape = Scrape::of(&client);
+        assert_without_fault(&scrape);
+        for (series, before) in last.counters() {
+            let now = scrape.value(series);
+            assert!(now >= before, "{series} fell from {before} to {now}");
+        }
+        last = scrape;
+    }
+    assert_eq!(last.value("plantd_plants"), 60.0);
+}
+
+#[test]
+fn each_request_is_counted_once_by_its_route_and_each_error_by_its_number() {
+    let server = TestServer::start();
+    let requests = |route: &str, method: &str, status: &str| {
+        let labels = format!(r#"{{method="{method}",route="{route}",status="{status}"}}"#);
+        Scrape::of(&server.client()).value(&format!("plantd_http_requests_total{labels}"))
+    };
+    keep_busy(&server);
+    assert_eq!(requests("/plants", "POST", "2xx"), 20.0);
+    assert_eq!(requests("/plants", "POST", "4xx"), 1.0);
+    assert_eq!(requests("/plants/{id}", "GET", "4xx"), 2.0);
+    assert_eq!(requests("/plants/import", "POST", "2xx"), 1.0);
+    assert_eq!(requests("/plants/export", "GET", "2xx"), 1.0);
+    assert_eq!(requests("page", "GET", "2xx"), 1.0);
+    let scrape = Scrape::of(&server.client());
+    for (number, count) in [(2001, 1.0), (3001, 1.0), (3002, 1.0), (5001, 0.0)] {
+        assert_eq!(scrape.value(&format!("plantd_http_errors_total{{error=\"{number}\"}}")), count);
+    }
+    let count = r#"plantd_http_request_seconds_count{method="POST",route="/plants"}"#;
+    assert_eq!(scrape.value(count), 21.0);
+    // Whatever a group was, it has a size and a duration.
+    let writes = scrape.value("plantd_commit_group_writes_sum");
+    assert!((23.0..=25.0).contains(&writes), "{writes} writes");
+    let groups = scrape.value("plantd_commit_group_writes_count");
+    assert_eq!(scrape.value("plantd_commit_seconds_count"), groups);
+    assert_eq!(scrape.value("plantd_plants"), 20.0);
+    assert_eq!(scrape.value("plantd_ready"), 1.0);
+    assert!(scrape.value("plantd_newest_event_revision") >= 22.0);
+    assert!(scrape.has("plantd_oldest_event_timestamp_seconds"));
+}
+
+#[test]
+fn a_request_whose_client_leaves_before_the_answer_is_counted_without_a_status() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.begin_create(&plant_body(1, "Rosa", None));
+    connection.reset();
+    let none = r#"plantd_http_requests_total{method="POST",route="/plants",status="none"}"#;
+    wait_until("the request to be counted", || Scrape::of(&server.client()).value(none) == 1.0);
+}
+
+#[test]
+fn ten_thousand_ids_paths_and_methods_make_no_more_series() {
+    let server = TestServer::start();
+    keep_busy(&server);
+    let before = Scrape::of(&server.client());
+    let mut connection = server.connect();
+    let line = format!("Host: plants\r\nAuthorization: Bearer {}\r\n\r\n", TOKEN);
+    for id in 0..10_000 {
+        let target = match id % 4 {
+            0 => format!("BREW{id} /plants"),
+            1 => format!("GET /nowhere/{id}"),
+            _ => format!("GET /plants/{id}?x={id}"),
+        };
+        connection.send(format!("{target} HTTP/1.1\r\n{line}"));
+        connection.receive();
+    }
+    let after = Scrape::of(&server.client());
+    assert_eq!(after.names(), before.names());
+    let series = after.series().len();
+    assert_eq!(series, before.series().len());
+    assert!(series <= MOST_SERIES, "{series} series");
+    let other = r#"plantd_http_requests_total{method="other",route="other",status="4xx"}"#;
+    assert_eq!(after.value(other), 5_000.0);
+}
+
+#[test]
+fn a_follower_that_loses_its_token_is_counted() {
+    let server = TestServer::start();
+    let token = create_token(server.data(), &["--name", "follower", "--scope", "read"]);
+    let client = server.client();
+    wait_until("the token to be in force", || client.with_token(&token).read(-1).status == 404);
+    let mut stream = EventStream::open_with_token(server.connect(), "", &token);
+    wait_until("the follower to be counted", || {
+        Scrape::of(&client).value("plantd_followers") == 1.0
+    });
+    revoke_token(server.data(), &["follower"]);
+    while stream.next_block().is_some() {}
+    let dropped = r#"plantd_followers_dropped_total{reason="token_ended"}"#;
+    wait_until("the end to be counted", || {
+        let scrape = Scrape::of(&client);
+        scrape.value("plantd_followers") == 0.0 && scrape.value(dropped) == 1.0
+    });
+}
+
+#[test]
+fn the_expiry_of_the_certificate_in_force_is_exported() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let authority = Authority::new();
+    let expiring = |year| authority.issue_until(year).write(folder.path());
+    expiring(2040);
+    let server = TestServer::start_with(Launch::new().tls(folder.path()));
+    let client = server.tls_client(&authority);
+    let expiry = "plantd_certificate_expiry_timestamp_seconds";
+    let first_of_january = |year: i16| {
+        let date = jiff::civil::date(year, 1, 1).to_zoned(jiff::tz::TimeZone::UTC).expect("a date");
+        date.timestamp().as_second() as f64
+    };
+    assert_eq!(Scrape::of(&client).value(expiry), first_of_january(2040));
+    expiring(2041);
+    wait_until("the new certificate to be in force", || {
+        Scrape::of(&client).value(expiry) == first_of_january(2041)
+    });
+}
+
+#[test]
+fn the_metrics_of_the_store_are_those_of_the_store_that_is_used() {
+    let server = TestServer::start();
+    keep_busy(&server);
+    let scrape = Scrape::of(&server.client());
+    let of_disk = ["plantd_log_sync_seconds_count", "plantd_disk_free_bytes", "plantd_tables"];
+    let of_postgres = ["plantd_postgres_retries_total", "plantd_postgres_sessions"];
+    let is_on_disk = store_is_on_disk("PostgreSQL has files of its own");
+    for name in of_disk {
+        assert_eq!(scrape.has(name), is_on_disk, "{name}");
+    }
+    for name in of_postgres {
+        assert_eq!(scrape.has(name), !is_on_disk, "{name}");
+    }
+    if is_on_disk {
+        let groups = scrape.value("plantd_log_sync_seconds_count");
+        assert!((1.0..=25.0).contains(&groups), "{groups} records");
+        assert_eq!(scrape.value("plantd_memtable_changes"), 22.0);
+        let log = scrape.value(r#"plantd_disk_used_bytes{part="write_ahead_log"}"#);
+        assert_eq!(log, f64::from(16 * 1024 * 1024));
+    }
+}
