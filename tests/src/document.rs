@@ -53,6 +53,11 @@ impl Part {
         &self.heading
     }
 
+    /// The text under the heading.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The code blocks in a language.
     #[track_caller]
     pub fn blocks(&self, language: &str) -> Vec<String> {

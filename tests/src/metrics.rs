@@ -65,6 +65,16 @@ impl Scrape {
         after("# HELP ").map(|(name, help)| (name, (types[name], help))).collect()
     }
 
+    /// The labels of a metric, without those of the buckets of a histogram.
+    pub fn labels_of(&self, metric: &str) -> BTreeSet<&str> {
+        let labeled = self.series.keys().filter_map(|series| series.split_once('{'));
+        let is_of_metric = |name: &str| [metric, &format!("{metric}_count")].contains(&name);
+        // The values of our labels have no comma.
+        let labels = labeled.filter(|(name, _)| is_of_metric(name));
+        let labels = labels.flat_map(|(_, labels)| labels.split(','));
+        labels.filter_map(|label| label.split_once('=')).map(|(name, _)| name).collect()
+    }
+
     /// The series that only grow: counters, and the counts and sums of histograms.
     pub fn counters(&self) -> impl Iterator<Item = (&str, f64)> {
         const GROWING: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];

@@ -287,7 +287,7 @@ fn a_line_in_json_has_the_fields_of_the_line_in_text_and_the_document_names_all_
 
     // Of a row whose outcome is unknown, which takes a fault of the store.
     seen.insert("unknown");
-    let table = Document::read("docs/operations.md").part("The log").table();
+    let table = Document::read("docs/reference.md").part("Log fields").table();
     let documented = table.iter().flat_map(|row| row[0].split(", "));
     assert_eq!(documented.map(|name| name.trim_matches('`')).collect::<BTreeSet<_>>(), seen);
 }

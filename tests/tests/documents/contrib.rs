@@ -25,8 +25,8 @@ fn promtool(words: &[&str]) -> Command {
     command
 }
 
-/// A server on each store, of which the one on disk has a certificate: together they export every metric.
-struct Servers {
+/// A busy server on each store: together they export every metric.
+pub(crate) struct Servers {
     on_disk: TestServer,
     on_postgres: TestServer,
     authority: Authority,
@@ -34,24 +34,27 @@ struct Servers {
 }
 
 impl Servers {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let certificate = tempfile::tempdir().expect("a temporary folder");
         let authority = Authority::new();
         authority.issue().write(certificate.path());
-        let postgres = test_postgres::shared().url();
-        Self {
-            on_disk: TestServer::start_with(Launch::new().tls(certificate.path())),
-            on_postgres: TestServer::start_with(Launch::new().postgres(postgres, "contrib")),
+        let launch = Launch::new().tls(certificate.path());
+        let servers = Self {
+            on_disk: TestServer::start_with(launch.clone()),
+            on_postgres: TestServer::start_with(
+                launch.postgres(test_postgres::shared().url(), "contrib"),
+            ),
             authority,
             _certificate: certificate,
-        }
+        };
+        servers.clients().iter().for_each(|(_, client)| keep_busy(client));
+        servers
     }
 
-    fn clients(&self) -> [(&str, Client); 2] {
-        [
-            ("disk", self.on_disk.tls_client(&self.authority)),
-            ("postgres", self.on_postgres.client()),
-        ]
+    /// Clients of the servers, each with the name of the store.
+    pub(crate) fn clients(&self) -> [(&str, Client); 2] {
+        [("disk", &self.on_disk), ("postgres", &self.on_postgres)]
+            .map(|(store, server)| (store, server.tls_client(&self.authority)))
     }
 }
 
@@ -99,10 +102,7 @@ fn every_alert_fires_for_its_trouble_and_none_for_a_server_that_is_well() {
 #[test]
 fn every_metric_in_an_alert_or_a_panel_is_exported_by_a_server() {
     let servers = Servers::start();
-    let scrapes = servers.clients().map(|(_, client)| {
-        keep_busy(&client);
-        Scrape::of(&client)
-    });
+    let scrapes = servers.clients().map(|(_, client)| Scrape::of(&client));
     let exported: BTreeSet<&str> = scrapes.iter().flat_map(Scrape::names).collect();
     for path in [RULES, DASHBOARD] {
         let text = read(path);

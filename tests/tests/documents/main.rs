@@ -3,3 +3,4 @@
 mod api_guide;
 mod contrib;
 mod operations;
+mod reference;

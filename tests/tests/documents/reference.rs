@@ -1,0 +1,91 @@
+//! `docs/reference.md` lists what the program has.
+
+use std::collections::BTreeMap;
+use std::{env, fs};
+
+use plantd_tests::{Document, Launch, Scrape, repository};
+
+use crate::contrib::Servers;
+
+const REFERENCE: &str = "docs/reference.md";
+
+/// The variable that asks for a new document instead of a comparison.
+const WRITE: &str = "PLANTD_WRITE_REFERENCE";
+
+/// What a command prints.
+fn help_of(words: &[&str]) -> String {
+    // A help shows the values of the environment.
+    let launch = Launch::new()
+        .without_environment("PLANTD_LISTEN")
+        .without_environment("PLANTD_DRAIN_DELAY");
+    let mut process = launch.arguments(words).arguments(["--help"]).spawn();
+    process.assert_exit_code(0);
+    process.stdout()
+}
+
+/// The names of the commands in a help.
+fn commands_in(help: &str) -> Vec<&str> {
+    let commands = help.split_once("Commands:\n").map_or("", |(_, commands)| commands);
+    let lines = commands.lines().take_while(|line| !line.is_empty());
+    // The lines that continue a description are indented further.
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").collect()
+}
+
+/// The help of a command and of all commands below it, each under its own heading.
+fn commands(words: &[&str], text: &mut String) {
+    let help = help_of(words);
+    let name = [&["plantd"], words].concat().join(" ");
+    text.push_str(&format!("### {name}\n\n```text\n{}\n```\n\n", help.trim_end()));
+    for command in commands_in(&help) {
+        commands(&[words, &[command]].concat(), text);
+    }
+}
+
+/// A table of the metrics of servers on each store.
+fn metrics() -> String {
+    let servers = Servers::start();
+    let scrapes = servers.clients().map(|(store, client)| (store, Scrape::of(&client)));
+    let mut metrics = BTreeMap::new();
+    for (store, scrape) in &scrapes {
+        for (name, (kind, help)) in scrape.declared() {
+            let labels = scrape.labels_of(name).into_iter().collect::<Vec<_>>().join(", ");
+            metrics.entry(name).or_insert((kind, labels, help, Vec::new())).3.push(*store);
+        }
+    }
+    let rows = metrics.into_iter().map(|(name, (kind, labels, help, stores))| {
+        let stores =
+            if stores.len() == scrapes.len() { "both".to_owned() } else { stores.concat() };
+        format!("| `{name}` | {kind} | {labels} | {stores} | {help} |\n")
+    });
+    format!(
+        "| metric | type | labels | store | meaning |\n|---|---|---|---|---|\n{}\n",
+        rows.collect::<String>()
+    )
+}
+
+#[test]
+fn the_reference_lists_the_commands_and_metrics_of_the_program() {
+    let mut text = String::new();
+    for part in Document::read(REFERENCE).parts() {
+        match part.heading() {
+            "Commands" => {
+                text.push_str("\n## Commands\n\n");
+                commands(&[], &mut text);
+            }
+            "Metrics" => text.push_str(&format!("## Metrics\n\n{}", metrics())),
+            heading if heading.starts_with('#') => {
+                text.push_str(&format!("{heading}\n{}", part.text()))
+            }
+            heading => text.push_str(&format!("## {heading}\n{}", part.text())),
+        }
+    }
+    if env::var_os(WRITE).is_some() {
+        fs::write(repository(REFERENCE), &text).expect("it is written");
+    }
+    let is_same = fs::read_to_string(repository(REFERENCE)).expect("it is there") == text;
+    assert!(
+        is_same,
+        "{REFERENCE} is stale: set {WRITE} in the environment and run this test again"
+    );
+}
