@@ -129,6 +129,13 @@ inBrowser(async (browser) => {
   await page.getByLabel("Token").waitFor();
   assert.deepEqual(await page.evaluate(() => Object.values(sessionStorage)), []);
   assert.equal(await page.getByRole("row").count(), 0, "the plants stay after signing out");
+  // A token for the metrics reads no plants.
+  const scraper = await order("create-token scraper metrics");
+  await eventually(async () => {
+    await page.getByLabel("Token").fill(scraper);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    return dialog.getByRole("alert").innerText();
+  }, "a token with the scope metrics reads no plants; use one with the scope read or write.");
   await signIn(page, reader);
   await row(page, "7").waitFor();
   await page.getByText("reader (read-only)").waitFor();

@@ -2,7 +2,7 @@
 
 import { follow } from "./follow.js";
 import { PlantList } from "./plant_list.js";
-import { Server } from "./server.js";
+import { Failure, Server } from "./server.js";
 
 export class Session {
   /** The name of the token. */
@@ -24,9 +24,13 @@ export class Session {
     this.list = new PlantList(this.server, onChange);
   }
 
-  /** Asks what the token may do. Throws a Failure if the token is not valid. */
+  /** Asks what the token may do. Throws a Failure if the token is not valid, or reads no plants. */
   async open() {
     const { value } = await this.server.read("token");
+    // A scope that this page does not know allows nothing that it needs.
+    if (!["read", "write"].includes(value.scope)) {
+      throw new Failure(`a token with the scope ${value.scope} reads no plants; use one with the scope read or write`);
+    }
     this.name = value.name;
     this.mayWrite = value.scope === "write";
   }
