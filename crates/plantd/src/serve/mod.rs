@@ -158,7 +158,6 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         }
         let monitoring = metrics_socket.map(|socket| Monitoring::start(socket, service.clone()));
         address.say_ready()?;
-        address.say_ready()?;
         let served = plant_http::serve(socket, service, config, stop).await;
         if let Some(monitoring) = monitoring {
             monitoring.end().await;
