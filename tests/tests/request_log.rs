@@ -209,7 +209,7 @@ fn log_in(format: &str) -> String {
 
 /// What is the same in each run: no time, no port, no duration, no id that the server makes.
 fn stable(fields: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let changes = |name: &str| ["time", "peer", "micros", "id"].contains(&name);
+    let changes = |name: &str| ["time", "peer", "duration_us", "id"].contains(&name);
     let fields = fields.iter().map(|(name, value)| {
         (name.clone(), if changes(name) { "…".to_owned() } else { value.clone() })
     });
@@ -231,7 +231,7 @@ fn fields_in_text(line: &str) -> Option<BTreeMap<String, String>> {
     match target {
         "plantd::access" | "plantd::audit" => {
             for (name, word) in
-                ["peer", "method", "path", "status", "micros"].into_iter().zip(text.split(' '))
+                ["peer", "method", "path", "status", "duration_us"].into_iter().zip(text.split(' '))
             {
                 add(name, if word == "-" { "null" } else { word });
             }

@@ -201,10 +201,10 @@ impl Walk {
         for bad in &self.bad {
             self.assert_refused(method, path, bad);
         }
-        // In the order of the scopes, of which each includes those before it.
-        for (of_token, token) in [(Scope::Metrics, &self.scraper), (Scope::Read, &self.reader)] {
-            let place = |scope| Scope::ALL.iter().position(|other| *other == scope);
-            if scope.is_none_or(|scope| place(scope) <= place(of_token)) {
+        for (token, allowed) in
+            [(&self.scraper, &[Scope::Metrics][..]), (&self.reader, &[Scope::Metrics, Scope::Read])]
+        {
+            if scope.is_none_or(|scope| allowed.contains(&scope)) {
                 self.assert_let_in(method, path, token);
             } else {
                 self.assert_refused(method, path, &too_little(token));
@@ -336,4 +336,19 @@ fn a_body_changes_nothing_without_a_token_that_may_write() {
         }
     }
     walk.assert_let_in("GET", "/plants/2", &walk.reader).assert_error(404, 3002);
+}
+
+#[test]
+fn an_encoded_path_needs_the_same_scope_whether_a_body_is_announced_or_not() {
+    let walk = Walk::new();
+    for expect in ["", "Expect: 100-continue\r\nContent-Length: 1\r\n"] {
+        let lines = [bearer(&walk.scraper), expect.into()].concat();
+        for path in ["/metrics", "/%6detrics"] {
+            let answer = walk.send("GET", path, &lines);
+            assert!([100, 200].contains(&answer.status), "{path} {expect}: {answer:?}");
+        }
+        for path in ["/plants", "/%70lants"] {
+            walk.send("GET", path, &lines).assert_error(403, 2003);
+        }
+    }
 }

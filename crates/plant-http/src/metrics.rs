@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use actix_http::StatusCode;
-use plant_store::metrics::MetricFamily;
 use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
@@ -13,8 +12,9 @@ use prometheus::{
 
 use crate::errors::ErrorNumber;
 
-/// From a read from memory to a search that takes long, in seconds.
-const REQUEST_BUCKETS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5];
+/// From a read from memory to a long import, in seconds.
+const REQUEST_BUCKETS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
 /// The classes of statuses. Without a status, the client disconnected before its answer began.
 const STATUS_CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "none"];
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     errors: IntCounterVec,
-    /// For the metrics of the program around the service.
+    /// Has these metrics, and those of the program around the service.
     pub(crate) registry: Registry,
 }
 
@@ -43,18 +43,18 @@ impl Default for Metrics {
     fn default() -> Self {
         let requests = Opts::new(
             "plantd_http_requests_total",
-            "Requests, by the class of the status of the answer; \"none\" if the client left before it began.",
+            "Requests, by the class of the status of their answer; \"none\" if the client left before the answer began.",
         );
         let seconds = HistogramOpts::new(
-            "plantd_http_request_seconds",
+            "plantd_http_request_duration_seconds",
             "From the head of a request to the end of its answer, in seconds. A stream of events lasts as long as its client stays.",
         );
         let errors = Opts::new(
             "plantd_http_errors_total",
-            "Answers with an error, by its number in docs/api.md.",
+            "Answers with an error, by its number in docs/api.md; 5001 also counts answers that broke off.",
         );
         let metrics = Self {
-            requests: IntCounterVec::new(requests, &["route", "method", "status"])
+            requests: IntCounterVec::new(requests, &["route", "method", "status_class"])
                 .expect("a counter"),
             seconds: HistogramVec::new(
                 seconds.buckets(REQUEST_BUCKETS.to_vec()),
@@ -64,6 +64,14 @@ impl Default for Metrics {
             errors: IntCounterVec::new(errors, &["error"]).expect("a counter"),
             registry: Registry::new(),
         };
+        let collectors: [Box<dyn Collector>; 3] = [
+            Box::new(metrics.requests.clone()),
+            Box::new(metrics.seconds.clone()),
+            Box::new(metrics.errors.clone()),
+        ];
+        for collector in collectors {
+            metrics.registry.register(collector).expect("the registry is empty");
+        }
         // Exported before the first error, so that its rate is known from the start.
         for number in ErrorNumber::ALL {
             metrics.of_error(*number);
@@ -89,14 +97,6 @@ impl Metrics {
 
     pub(crate) fn of_error(&self, number: ErrorNumber) -> IntCounter {
         self.errors.with_label_values(&[(number as i32).to_string().as_str()])
-    }
-
-    /// The metrics of requests, and those of the registry.
-    pub(crate) fn collect(&self) -> Vec<MetricFamily> {
-        let of_requests: [&dyn Collector; 3] = [&self.requests, &self.seconds, &self.errors];
-        let mut families: Vec<_> = of_requests.iter().flat_map(|it| it.collect()).collect();
-        families.extend(self.registry.gather());
-        families
     }
 }
 

@@ -8,7 +8,7 @@ use actix_http::Method;
 use crate::access::gate::Access;
 use crate::metrics::EndpointMetrics;
 
-/// The routes of a service, for the requests of one thread. The default has none, and needs no token.
+/// The routes of a service, for the requests of one thread.
 pub(crate) struct RouteTable {
     by_path: HashMap<&'static str, RouteEntry>,
     /// Routes whose last segment is a parameter, by what comes before it.
@@ -16,7 +16,7 @@ pub(crate) struct RouteTable {
     unknown: RouteEntry,
 }
 
-/// A route, before a request is passed on to it.
+/// The access and the counters of a route.
 pub(crate) struct RouteEntry {
     /// What reading needs.
     pub(crate) access: Access,
@@ -32,7 +32,13 @@ impl RouteTable {
     }
 
     /// Adds a route. Its pattern may have a parameter as the last segment.
+    ///
+    /// # Panics
+    ///
+    /// When the parameter is elsewhere: requests of the route would be taken for those of another.
     pub(crate) fn add(&mut self, pattern: &'static str, route: RouteEntry) {
+        let last_segment = pattern.rsplit('/').next().unwrap_or_default();
+        assert_eq!(pattern.matches('{').count(), last_segment.matches('{').count(), "{pattern}");
         match pattern.split_once('{') {
             Some((folder, _)) => self.by_folder.push((folder, route)),
             None => drop(self.by_path.insert(pattern, route)),
@@ -52,7 +58,7 @@ impl RouteTable {
 
 impl RouteEntry {
     /// The metrics of requests with this method. HEAD counts as GET.
-    pub(crate) fn endpoint(&self, method: &Method) -> &Rc<EndpointMetrics> {
+    pub(crate) fn metrics_of(&self, method: &Method) -> &Rc<EndpointMetrics> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let found = self.endpoints.iter().find(|(served, _)| served == method);
         found.map_or(&self.other, |(_, endpoint)| endpoint)

@@ -61,7 +61,8 @@ impl PlantService {
         Self { cors_origins, ..self }
     }
 
-    /// The registry of metrics that `GET /metrics` shows beside those of the service: for the metrics of your program.
+    /// The registry (of the crate prometheus 0.14) that `GET /metrics` shows, for the metrics of your program. Its names must
+    /// not begin with `plantd_`: those are of the service and its repository.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.metrics.registry
@@ -183,12 +184,12 @@ pub async fn serve(
 }
 
 /// Serves `/metrics`, `/livez` and `/readyz` of a service without a token, until `stop` is ready: on a private address, for a
-/// scraper. Run it beside [`serve`], and end it after that, so that the drain can be watched. It holds the repository as long
-/// as it runs, and must run in an actix system.
+/// scraper. Run it beside [`serve`], and end it after that, so that the drain can be watched. The server holds the repository
+/// as long as it runs, and must run in an actix system.
 ///
 /// # Errors
 ///
-/// When the socket fails.
+/// When the socket fails, when threads cannot be started, or when a scrape was cut off at the end.
 pub async fn serve_monitoring(
     socket: impl Into<ListeningSocket>,
     service: PlantService,

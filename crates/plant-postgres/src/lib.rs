@@ -233,7 +233,11 @@ impl PlantRepository for PostgresRepository {
     async fn write(&self, write: Write) -> Result<Decision, StoreError> {
         self.check_open()?;
         let (answer, outcome) = oneshot::channel();
-        self.queue.push((write, answer))?;
+        self.queue.push((write, answer)).inspect_err(|error| {
+            if matches!(error, StoreError::Busy) {
+                self.metrics.commit.note_refused();
+            }
+        })?;
         match outcome.await {
             Ok(outcome) => outcome,
             Err(_) => Err(StoreFailure::new(anyhow!("a group of writes panicked")).into()),

@@ -17,7 +17,7 @@ impl Default for PostgresMetrics {
     fn default() -> Self {
         let retries = counter(
             "plantd_postgres_retries_total",
-            "Tries of groups of writes after the first one: PostgreSQL did not answer, or others changed the same plants.",
+            "Groups of writes tried again, because PostgreSQL did not answer or another client changed the same plants.",
         );
         Self { commit: CommitMetrics::default(), retries }
     }

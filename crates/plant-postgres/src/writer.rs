@@ -116,7 +116,6 @@ impl Writer {
     }
 
     async fn carry_out_group(&self, mut group: WriteGroup, writes: Vec<WaitingWrite>) {
-        let (begun, count) = (Instant::now(), writes.len());
         // A stack: the first part is the last element.
         let mut parts = vec![writes];
         while let Some(part) = parts.pop() {
@@ -143,7 +142,6 @@ impl Writer {
             }
         }
         self.has_written.store(true, Ordering::Relaxed);
-        self.metrics.commit.note_group(count, begun.elapsed());
     }
 
     /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`] means that
@@ -158,7 +156,6 @@ impl Writer {
                 Ok(()) => SessionError::Conflict("others change the same plants".to_owned()),
                 Err(error) => error,
             };
-            self.metrics.retries.inc();
             // Perhaps an id is taken.
             group.read_all_next_time();
             let error = match error {
@@ -200,6 +197,7 @@ impl Writer {
             }
             pause(tries).await;
             tries += 1;
+            self.metrics.retries.inc();
         }
     }
 
@@ -234,7 +232,9 @@ impl Writer {
             }
             return group.accept(plan, &Committed::default());
         }
+        let begun = Instant::now();
         let committed = self.commit(session, &plan).await?;
+        self.metrics.commit.note_commit(committed.written.len(), begun.elapsed());
         self.last_block.fetch_max(committed.block, Ordering::Relaxed);
         self.tail.note_own(committed.block);
         group.others_are_taken |= group.was_refused;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts,
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, Opts,
 };
 
 pub use prometheus::proto::MetricFamily;
@@ -15,57 +16,67 @@ pub use prometheus::proto::MetricFamily;
 /// From a fast disk to one that hardly answers, in seconds.
 const COMMIT_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 10.0];
 
-/// From a write alone to the largest group.
+/// From a change alone to the largest group.
 const GROUP_BUCKETS: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// What every repository with group commit measures.
 #[derive(Debug)]
 pub struct CommitMetrics {
-    group_writes: Histogram,
+    group_changes: Histogram,
     seconds: Histogram,
+    refused: IntCounter,
 }
 
 impl Default for CommitMetrics {
     fn default() -> Self {
         Self {
-            group_writes: histogram(
-                "plantd_commit_group_writes",
-                "How many writes were decided and committed together.",
+            group_changes: histogram(
+                "plantd_commit_group_changes",
+                "Changes that were committed together.",
                 GROUP_BUCKETS,
             ),
             seconds: histogram(
                 "plantd_commit_seconds",
-                "From the beginning of a group until its changes are durable, in seconds.",
+                "From the beginning of a commit until its changes are durable, in seconds.",
                 COMMIT_BUCKETS,
+            ),
+            refused: counter(
+                "plantd_commit_refused_total",
+                "Writes that were refused with 503 because the commit queue was full.",
             ),
         }
     }
 }
 
 impl CommitMetrics {
-    /// Adds a group that was committed.
-    pub fn note_group(&self, writes: usize, took: Duration) {
-        self.group_writes.observe(writes as f64);
+    /// Adds a commit that is durable.
+    pub fn note_commit(&self, changes: usize, took: Duration) {
+        self.group_changes.observe(changes as f64);
         self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Adds a write that was refused because the queue was full.
+    pub fn note_refused(&self) {
+        self.refused.inc();
     }
 
     /// The metrics, with the length of the queue and the length at which writes are refused.
     #[must_use]
     pub fn collect(&self, queue_length: usize, queue_capacity: usize) -> Vec<MetricFamily> {
-        let mut families = vec![
+        let collectors: [&dyn Collector; 3] = [&self.group_changes, &self.seconds, &self.refused];
+        let mut families: Vec<_> = collectors.iter().flat_map(|it| it.collect()).collect();
+        families.extend([
             gauge(
                 "plantd_commit_queue_length",
-                "How many writes wait for their group.",
+                "What waits to be committed: a write each, or a part of an import.",
                 queue_length as f64,
             ),
             gauge(
                 "plantd_commit_queue_capacity",
-                "With this many waiting writes, further ones are refused with 503.",
+                "The length of the commit queue at which writes get 503.",
                 queue_capacity as f64,
             ),
-        ];
-        families.extend(self.group_writes.collect());
-        families.extend(self.seconds.collect());
+        ]);
         families
     }
 }
@@ -109,6 +120,23 @@ pub fn gauges<'a>(
 #[must_use]
 pub fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("a name of a metric")
+}
+
+/// Counters of seconds that have a label, for all its values.
+///
+/// # Panics
+///
+/// When a name is no name of a metric or of a label.
+#[must_use]
+pub fn second_counters<const N: usize>(
+    name: &str,
+    help: &str,
+    label: &str,
+    values: [&str; N],
+) -> (CounterVec, [Counter; N]) {
+    let counters = CounterVec::new(Opts::new(name, help), &[label]).expect("counters");
+    let each = values.map(|value| counters.with_label_values(&[value]));
+    (counters, each)
 }
 
 /// A counter that has a label, for all its values, so that each is exported before its first event.

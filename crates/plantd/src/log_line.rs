@@ -19,7 +19,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Lines, each in the place of the last one, so that a line allocates nothing.
+/// Lines, each in the place of the last one, so that a line in text allocates nothing.
 #[derive(Default)]
 pub(crate) struct LineBuffer {
     line: String,
@@ -36,13 +36,14 @@ impl LineBuffer {
 
     /// The line of a record, with a line feed at the end. An argument that fails to write itself cuts its line short.
     pub(crate) fn line_of(&mut self, record: &Record<'_>, format: LogFormat) -> &str {
-        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().ok();
+        let now = SystemTime::now();
+        let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).ok();
         let second = since_1970.map(|time| time.as_secs());
         if second != self.second {
             self.second = second;
             self.date.clear();
-            if let Some(now) = date_of(SystemTime::now()) {
-                let _ = write!(self.date, "{}", now.strftime("%FT%T"));
+            if let Some(date) = date_of(now) {
+                let _ = write!(self.date, "{}", date.strftime("%FT%T"));
             }
         }
         self.line.clear();
@@ -62,7 +63,7 @@ impl LineBuffer {
         let _ = write!(self.line, "[{}{zone}{level:<5} {target}] {}", self.date, record.args());
     }
 
-    /// A record with fields has them instead of a message: its text consists of them.
+    /// The text of a line about a request consists of its fields, so they replace the message.
     fn write_json(&mut self, record: &Record<'_>, millis: u32) {
         self.line.push('{');
         if !self.date.is_empty() {
@@ -71,14 +72,21 @@ impl LineBuffer {
         let _ = write!(self.line, r#""level":"{}","target":"#, record.level());
         push_text(&mut self.line, record.target());
         let fields = record.key_values();
-        if fields.count() == 0 {
+        let has_message = fields.get(Key::from("message")).is_some();
+        if !has_message && !is_about_request(record.target()) {
             self.line.push_str(r#","message":"#);
             push_text(&mut self.line, &record.args().to_string());
-        } else {
-            let _ = fields.visit(&mut Members(&mut self.line));
         }
+        let _ = fields.visit(&mut Members(&mut self.line));
         self.line.push('}');
     }
+}
+
+/// The prefixes of the targets of lines about single requests.
+const OF_REQUESTS: [&str; 2] = ["plantd::access", "plantd::audit"];
+
+pub(crate) fn is_about_request(target: &str) -> bool {
+    OF_REQUESTS.iter().any(|prefix| target.starts_with(prefix))
 }
 
 /// The line that says that this many lines were dropped.
@@ -133,6 +141,10 @@ impl<'value> VisitValue<'value> for Members<'_> {
     fn visit_null(&mut self) -> Result<(), Error> {
         self.0.push_str("null");
         Ok(())
+    }
+
+    fn visit_bool(&mut self, value: bool) -> Result<(), Error> {
+        Ok(write!(self.0, "{value}")?)
     }
 
     fn visit_u64(&mut self, value: u64) -> Result<(), Error> {

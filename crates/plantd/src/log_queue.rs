@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plant_store::metrics::counter;
 use prometheus::IntCounter;
 
 /// A droppable line is dropped when more bytes than this would wait, about 60,000 lines. With 1 MiB, an import that logged each
@@ -56,10 +55,11 @@ struct Shared {
 
 impl Default for Shared {
     fn default() -> Self {
-        let dropped_lines = counter(
+        let dropped_lines = IntCounter::new(
             "plantd_log_dropped_lines_total",
             "Lines of the log that standard error did not take, and that are lost.",
-        );
+        )
+        .expect("a name of a metric");
         let (has_lines, is_written) = Default::default();
         Self { state: Mutex::default(), dropped_lines, has_lines, is_written }
     }

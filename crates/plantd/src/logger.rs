@@ -9,14 +9,11 @@ use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use prometheus::IntCounter;
 
-use crate::log_line::{LineBuffer, LogFormat, lost_lines};
+use crate::log_line::{LineBuffer, LogFormat, is_about_request, lost_lines};
 use crate::log_queue::{Importance, LogQueue};
 
 /// The prefixes of the targets of our own crates.
 const OURS: [&str; 2] = ["plantd", "plant_"];
-
-/// The prefixes of the targets of lines about single requests.
-const OF_REQUESTS: [&str; 2] = ["plantd::access", "plantd::audit"];
 
 /// Logs only warnings and errors of other crates, regardless of `RUST_LOG`: at lower levels, some of them log whole
 /// request heads, including tokens.
@@ -30,13 +27,13 @@ struct Logger {
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
 thread_local! {
-    /// Kept from line to line, so that a line allocates nothing.
+    /// Kept from line to line, so that a line in text allocates nothing.
     static BUFFER: Cell<LineBuffer> = const { Cell::new(LineBuffer::new()) };
 }
 
 /// Whether the queue may drop the line of a record.
 fn importance_of(record: &Record<'_>) -> Importance {
-    let is_of_request = OF_REQUESTS.iter().any(|prefix| record.target().starts_with(prefix));
+    let is_of_request = is_about_request(record.target());
     match record.level() {
         Level::Error => Importance::Kept,
         Level::Warn | Level::Info if !is_of_request => Importance::Kept,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use plantd_tests::{Authority, Client, Launch, Scrape, TestServer, repository, run_tool};
+use plantd_tests::{Authority, Client, Document, Launch, Scrape, TestServer, repository, run_tool};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -73,6 +73,13 @@ fn names_in(text: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("plantd_") || word.starts_with("process_")).collect()
 }
 
+/// The labels with their values in an expression: `name="value"`.
+fn labels_in(text: &str) -> impl Iterator<Item = &str> {
+    const LABELS: [&str; 3] = ["status_class", "reason", "kind"];
+    let labels = text.split(['{', ',', '}', ' ']).filter(|word| word.ends_with('"'));
+    labels.filter(|word| LABELS.iter().any(|label| word.starts_with(&format!("{label}=\""))))
+}
+
 /// The queries of the dashboard, each with the title of its panel.
 fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
     let panels = dashboard["panels"].as_array().expect("panels").iter();
@@ -91,12 +98,14 @@ fn every_alert_fires_for_its_trouble_and_none_for_a_server_that_is_well() {
     let rules = read(RULES);
     let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let test = read(TEST_OF_RULES);
-    let mut count = 0;
-    for alert in alerts {
+    let alerts: BTreeSet<&str> = alerts.collect();
+    for alert in &alerts {
         assert!(test.contains(&format!("alertname=\"{alert}\"")), "no case for {alert}");
-        count += 1;
     }
-    assert!(count > 0, "no alert is found in {RULES}");
+    let table = Document::read("docs/operations.md").part("Monitor").table();
+    let explained = table.iter().flat_map(|row| row[0].split(", "));
+    let explained: BTreeSet<&str> = explained.map(|name| name.trim_matches('`')).collect();
+    assert_eq!(explained, alerts);
 }
 
 #[test]
@@ -109,6 +118,11 @@ fn every_metric_in_an_alert_or_a_panel_is_exported_by_a_server() {
         let unknown: Vec<_> = names_in(&text).difference(&exported).copied().collect();
         assert!(unknown.is_empty(), "{path} has {unknown:?}, which no server exports");
         assert!(!names_in(&text).is_empty(), "no metric is found in {path}");
+        // The queries in JSON have their quotes escaped.
+        for label in labels_in(&text.replace('\\', "")) {
+            let has_label = |scrape: &Scrape| scrape.text.contains(label);
+            assert!(scrapes.iter().any(has_label), "{path} has {label}, which no server exports");
+        }
     }
 }
 

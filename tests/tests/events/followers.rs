@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    Answer, Authority, Client, Connection, EventStream, Format, Launch, TestServer, plant_body,
-    raw_head, stream_request, wait_for, wait_until,
+    Answer, Authority, Client, Connection, EventStream, Format, Launch, Scrape, TestServer,
+    plant_body, raw_head, stream_request, wait_for, wait_until,
 };
 
 use super::{HEARTBEAT, create_all, page};
@@ -166,6 +166,8 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
     assert!(creates > 100, "the creates did not go on: {creates}");
     let more_kib = server.process().peak_resident_kib().saturating_sub(resident_kib);
     assert!(more_kib < MAX_KIB, "the server keeps {more_kib} KiB for it");
+    let stalled = r#"plantd_followers_dropped_total{reason="stalled"}"#;
+    assert_eq!(Scrape::of(&client).value(stalled), 1.0);
     let taken = stuck.receive_to_the_end();
     assert!(!taken.body.ends_with(b"\r\n0\r\n\r\n"), "the body ends as if it were whole");
 }

@@ -12,7 +12,7 @@ fn server_with_listener() -> (TestServer, SocketAddr) {
     let server = TestServer::start_with(launch);
     let address = wait_for("the log to tell the address of the metrics", || {
         let log = server.stderr();
-        let address = log.split("metrics at http://").nth(1)?.split('/').next()?;
+        let address = log.split("metrics at http://").nth(1)?.split('\n').next()?;
         Some(address.parse().expect("an address"))
     });
     (server, address)

@@ -11,7 +11,7 @@ use plantd_tests::{
 /// The most series of a server, whatever its clients do.
 const MOST_SERIES: usize = 500;
 
-/// Sends requests of every kind, so that no metric stays at its first value.
+/// Sends a few requests of each kind.
 fn keep_busy(server: &TestServer) {
     let client = server.client();
     for id in 1..=20 {
@@ -76,27 +76,28 @@ fn the_metrics_of_a_busy_server_are_without_fault_and_their_counters_only_grow()
 fn each_request_is_counted_once_by_its_route_and_each_error_by_its_number() {
     let server = TestServer::start();
     let requests = |route: &str, method: &str, status: &str| {
-        let labels = format!(r#"{{method="{method}",route="{route}",status="{status}"}}"#);
+        let labels = format!(r#"{{method="{method}",route="{route}",status_class="{status}"}}"#);
         Scrape::of(&server.client()).value(&format!("plantd_http_requests_total{labels}"))
     };
     keep_busy(&server);
     assert_eq!(requests("/plants", "POST", "2xx"), 20.0);
     assert_eq!(requests("/plants", "POST", "4xx"), 1.0);
     assert_eq!(requests("/plants/{id}", "GET", "4xx"), 2.0);
+    let head = server.client().send("HEAD", "/plants/-1", &[], "");
+    assert_eq!((head.status, requests("/plants/{id}", "GET", "4xx")), (404, 3.0));
     assert_eq!(requests("/plants/import", "POST", "2xx"), 1.0);
     assert_eq!(requests("/plants/export", "GET", "2xx"), 1.0);
     assert_eq!(requests("page", "GET", "2xx"), 1.0);
     let scrape = Scrape::of(&server.client());
-    for (number, count) in [(2001, 1.0), (3001, 1.0), (3002, 1.0), (5001, 0.0)] {
+    for (number, count) in [(2001, 1.0), (3001, 1.0), (3002, 2.0), (5001, 0.0)] {
         assert_eq!(scrape.value(&format!("plantd_http_errors_total{{error=\"{number}\"}}")), count);
     }
-    let count = r#"plantd_http_request_seconds_count{method="POST",route="/plants"}"#;
+    let count = r#"plantd_http_request_duration_seconds_count{method="POST",route="/plants"}"#;
     assert_eq!(scrape.value(count), 21.0);
-    // Whatever a group was, it has a size and a duration.
-    let writes = scrape.value("plantd_commit_group_writes_sum");
-    assert!((23.0..=25.0).contains(&writes), "{writes} writes");
-    let groups = scrape.value("plantd_commit_group_writes_count");
-    assert_eq!(scrape.value("plantd_commit_seconds_count"), groups);
+    let changes = scrape.value("plantd_commit_group_changes_sum");
+    assert_eq!(changes, 22.0, "20 creates, an import of one and a deletion");
+    let commits = scrape.value("plantd_commit_group_changes_count");
+    assert_eq!(scrape.value("plantd_commit_seconds_count"), commits);
     assert_eq!(scrape.value("plantd_plants"), 20.0);
     assert_eq!(scrape.value("plantd_ready"), 1.0);
     assert!(scrape.value("plantd_newest_event_revision") >= 22.0);
@@ -109,7 +110,7 @@ fn a_request_whose_client_leaves_before_the_answer_is_counted_without_a_status()
     let mut connection = server.connect();
     connection.begin_create(&plant_body(1, "Rosa", None));
     connection.reset();
-    let none = r#"plantd_http_requests_total{method="POST",route="/plants",status="none"}"#;
+    let none = r#"plantd_http_requests_total{method="POST",route="/plants",status_class="none"}"#;
     wait_until("the request to be counted", || Scrape::of(&server.client()).value(none) == 1.0);
 }
 
@@ -134,7 +135,7 @@ fn ten_thousand_ids_paths_and_methods_make_no_more_series() {
     let series = after.series().len();
     assert_eq!(series, before.series().len());
     assert!(series <= MOST_SERIES, "{series} series");
-    let other = r#"plantd_http_requests_total{method="other",route="other",status="4xx"}"#;
+    let other = r#"plantd_http_requests_total{method="other",route="other",status_class="4xx"}"#;
     assert_eq!(after.value(other), 5_000.0);
 }
 
@@ -182,7 +183,8 @@ fn the_metrics_of_the_store_are_those_of_the_store_that_is_used() {
     let server = TestServer::start();
     keep_busy(&server);
     let scrape = Scrape::of(&server.client());
-    let of_disk = ["plantd_log_sync_seconds_count", "plantd_disk_free_bytes", "plantd_tables"];
+    let of_disk =
+        ["plantd_write_ahead_log_sync_seconds_count", "plantd_disk_free_bytes", "plantd_tables"];
     let of_postgres = ["plantd_postgres_retries_total", "plantd_postgres_sessions"];
     let is_on_disk = store_is_on_disk("PostgreSQL has files of its own");
     for name in of_disk {
@@ -192,10 +194,33 @@ fn the_metrics_of_the_store_are_those_of_the_store_that_is_used() {
         assert_eq!(scrape.has(name), !is_on_disk, "{name}");
     }
     if is_on_disk {
-        let groups = scrape.value("plantd_log_sync_seconds_count");
+        let groups = scrape.value("plantd_write_ahead_log_sync_seconds_count");
         assert!((1.0..=25.0).contains(&groups), "{groups} records");
         assert_eq!(scrape.value("plantd_memtable_changes"), 22.0);
         let log = scrape.value(r#"plantd_disk_used_bytes{part="write_ahead_log"}"#);
         assert_eq!(log, f64::from(16 * 1024 * 1024));
     }
+}
+
+#[test]
+fn compaction_and_the_waits_for_it_are_measured() {
+    if !store_is_on_disk("PostgreSQL has files of its own") {
+        return;
+    }
+    let server = TestServer::start_with(Launch::new().faults("changes-in-memory=return(50)"));
+    let client = server.client();
+    let mut next = 0;
+    wait_until("each kind of work and of wait to be measured", || {
+        let rows = (next..next + 1_000).map(|id| format!("{{\"id\":{id},\"name\":\"Abies\"}}\n"));
+        client.import(Format::Ndjson, "", rows.collect::<String>());
+        next += 1_000;
+        let scrape = Scrape::of(&client);
+        [
+            r#"plantd_compaction_busy_seconds_total{kind="flush"}"#,
+            r#"plantd_compaction_busy_seconds_total{kind="merge"}"#,
+            r#"plantd_write_stall_seconds_count{kind="stopped"}"#,
+        ]
+        .iter()
+        .all(|series| scrape.value(series) > 0.0)
+    });
 }

@@ -22,7 +22,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes. Each includes those before it.
+    /// All scopes.
     pub const ALL: [Self; 3] = [Self::Metrics, Self::Read, Self::Write];
 
     /// The name of the scope: what is stored, shown, and given to `plantd token create`.

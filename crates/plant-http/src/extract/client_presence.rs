@@ -25,6 +25,11 @@ impl ClientPresence {
             None => pending().await,
         }
     }
+
+    /// Whether the server ends the connection because the client has read nothing for too long.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.0.as_ref().is_some_and(|connection| connection.has_stalled())
+    }
 }
 
 impl FromHead for ClientPresence {

@@ -20,7 +20,7 @@ use crate::server::drain::Draining;
 
 /// How long the repository may take for each number. What takes longer is left out: a scraper waits 10 s by default, and a
 /// gap in a graph is better than no graph.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
 pub(crate) async fn read(
@@ -30,12 +30,12 @@ pub(crate) async fn read(
     metrics: Data<Metrics>,
     _: Head<NoQuery>,
 ) -> Result<HttpResponse, Failure> {
-    let mut families = now(repository.as_ref().as_ref(), &draining).await;
+    let mut families = current_state(repository.as_ref().as_ref(), &draining).await;
     families.extend(followers.metrics());
     families.extend(repository.metrics());
     // The metrics of the process are read from files.
-    families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
-    families.retain(|family| !family.get_metric().is_empty());
+    let gathered = web::block(move || metrics.registry.gather()).await;
+    families.extend(gathered.map_err(Failure::internal)?);
     families.sort_by(|one, other| one.name().cmp(other.name()));
     let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;
     Ok(HttpResponse::Ok()
@@ -45,17 +45,17 @@ pub(crate) async fn read(
 }
 
 /// What is true of any repository at this moment.
-async fn now(repository: &dyn PlantRepository, draining: &Draining) -> Vec<MetricFamily> {
+async fn current_state(repository: &dyn PlantRepository, draining: &Draining) -> Vec<MetricFamily> {
     let (ready, plants, oldest, newest) = tokio::join!(
-        timeout(PATIENCE, repository.check_ready()),
-        timeout(PATIENCE, repository.count(None)),
-        timeout(PATIENCE, repository.events(EventsAfter::Oldest, 1)),
-        timeout(PATIENCE, repository.newest_event()),
+        timeout(REPOSITORY_TIMEOUT, repository.check_ready()),
+        timeout(REPOSITORY_TIMEOUT, repository.count(None)),
+        timeout(REPOSITORY_TIMEOUT, repository.events(EventsAfter::Oldest, 1)),
+        timeout(REPOSITORY_TIMEOUT, repository.newest_event()),
     );
     let is_ready = matches!(ready, Ok(Ok(()))) && !draining.has_begun();
     let mut families = vec![gauge(
         "plantd_ready",
-        "1 while /readyz answers 200, else 0.",
+        "1 while /readyz answers 200 within 2 s, else 0.",
         f64::from(u8::from(is_ready)),
     )];
     if let Ok(Ok(plants)) = plants {
@@ -73,7 +73,7 @@ async fn now(repository: &dyn PlantRepository, draining: &Draining) -> Vec<Metri
             ),
             gauge(
                 "plantd_oldest_event_revision",
-                "The revision of the oldest event that is kept.",
+                "The revision of the oldest event that is kept. On PostgreSQL, revisions have gaps.",
                 oldest.revision().get() as f64,
             ),
         ]);
@@ -81,7 +81,7 @@ async fn now(repository: &dyn PlantRepository, draining: &Draining) -> Vec<Metri
     if let Ok(Ok(newest)) = newest {
         families.push(gauge(
             "plantd_newest_event_revision",
-            "The revision of the newest event.",
+            "The revision of the newest event. On PostgreSQL, revisions have gaps.",
             newest.revision.get() as f64,
         ));
     }

@@ -1,5 +1,5 @@
-//! The lines of an import's plants: each has one under `plantd::audit::import`, at the level `debug` because an import may have
-//! millions.
+//! One line for each plant of an import, under `plantd::audit::import`. The level is `debug`, because an import may have millions of
+//! plants.
 
 use std::mem;
 use std::rc::Rc;

@@ -18,6 +18,9 @@ use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 use crate::middleware::log_fields::{self, AsText, Field};
 use crate::middleware::trace_context::TraceContext;
 
+/// Where errors of requests are logged that clients must not see.
+const ERROR_LOG: &str = "plantd::error";
+
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Kept in the request's extensions, from which handlers take it as `ReqData<Rc<RequestContext>>`.
@@ -169,7 +172,7 @@ impl RequestContext {
         let fields = self.fields();
         let all: [&dyn Source; 2] = [&("message", message), &fields.as_slice()];
         let text = format_args!("{message}:{}", AsText(&fields.as_slice()));
-        log_fields::log(Level::Error, module_path!(), text, &all.as_slice());
+        log_fields::log(Level::Error, ERROR_LOG, text, &all.as_slice());
     }
 
     pub(crate) fn import_counts(&self) -> ImportCounts {

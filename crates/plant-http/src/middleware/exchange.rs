@@ -18,7 +18,7 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::metrics::EndpointMetrics;
 use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::middleware::policy::Policy;
-use crate::middleware::request_line::{LoggedHead, RequestLine};
+use crate::middleware::request_log::{LoggedHead, RequestLog};
 use crate::route_table::RouteEntry;
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::state::ConnectionState;
@@ -39,7 +39,7 @@ const COMMON_HEADERS: [(HeaderName, HeaderValue); 3] = [
 pub(crate) struct Exchange {
     begun: Instant,
     policy: Rc<Policy>,
-    endpoint: Rc<EndpointMetrics>,
+    metrics: Rc<EndpointMetrics>,
     context: Rc<RequestContext>,
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
@@ -68,7 +68,7 @@ impl Exchange {
         Self {
             begun: Instant::now(),
             policy: Rc::clone(policy),
-            endpoint: Rc::clone(route.endpoint(&head.method)),
+            metrics: Rc::clone(route.metrics_of(&head.method)),
             context,
             may_change: !head.method.is_safe(),
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
@@ -126,10 +126,10 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let took = self.begun.elapsed();
-        self.endpoint.note(self.status, took);
+        self.metrics.note(self.status, took);
         if let Some(head) = &self.logged {
             let is_change = self.may_change && self.context.is_let_in.get();
-            RequestLine {
+            RequestLog {
                 head,
                 context: &self.context,
                 status: self.status,
@@ -163,6 +163,7 @@ impl MessageBody for Streamed {
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let part = Pin::new(&mut self.body).poll_next(context);
         if let Poll::Ready(Some(Err(cause))) = &part {
+            self.exchange.policy.metrics.of_error(ErrorNumber::Internal).inc();
             self.exchange.context.log_error(&format!("the answer broke off: {cause}"));
         }
         part

@@ -30,7 +30,7 @@ impl fmt::Display for AsText<'_> {
     }
 }
 
-/// Logs a line whose text has all that `fields` have.
+/// Logs a line. Its text must contain every field.
 pub(crate) fn log(level: Level, target: &str, text: fmt::Arguments<'_>, fields: &dyn Source) {
     if level <= log::max_level() {
         let mut line = Record::builder();

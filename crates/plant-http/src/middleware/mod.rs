@@ -6,7 +6,7 @@ pub(crate) mod context;
 mod exchange;
 mod log_fields;
 pub(crate) mod policy;
-mod request_line;
+mod request_log;
 mod trace_context;
 
 use std::panic::AssertUnwindSafe;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use actix_http::body::BoxBody;
 use actix_http::{Request, Response};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::dev::{ServiceRequest, ServiceResponse, Url};
 use actix_web::error::InternalError;
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse};
@@ -33,7 +33,9 @@ pub(crate) fn before_continue(
     request: Request,
 ) -> Result<Request, Response<BoxBody>> {
     let context = RequestContext::of(&request);
-    let route = policy.routes.find(request.path());
+    // Decoded as actix-web decodes the path to find the route.
+    let url = Url::new(request.uri().clone());
+    let route = policy.routes.find(url.path());
     match policy.check(&context, request.head(), route) {
         // The exchange begins when actix-http passes the request on to be answered.
         Ok(()) => Ok(request),

@@ -35,6 +35,11 @@ impl BlockCache {
         self.0.weight()
     }
 
+    /// The most bytes of blocks that the cache keeps.
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.0.capacity()
+    }
+
     /// The block, from the cache or by `read`.
     pub(super) fn get(
         &self,

@@ -160,7 +160,6 @@ impl Committer {
     fn commit_and_answer(&mut self, waiting: &mut Vec<WaitingWrite>) {
         let (writes, answers): (Vec<_>, Vec<_>) =
             waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
-        let begun = Instant::now();
         self.health.group_begins();
         let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
@@ -168,7 +167,6 @@ impl Committer {
 
         match committed {
             Ok(decided) => {
-                self.metrics.commit.note_group(decided.len(), begun.elapsed());
                 fault::point("before-answers");
                 for (answer, decided) in answers.into_iter().zip(decided) {
                     // The caller may be canceled.
@@ -184,7 +182,7 @@ impl Committer {
     /// unknown which changes are on disk.
     fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
         fault::point("before-decision");
-        let count = writes.len();
+        let (begun, count) = (Instant::now(), writes.len());
         let refuse_all = || (0..count).map(|_| Err(StoreError::DiskFull)).collect();
         if self.room.is_full() {
             return Ok(refuse_all());
@@ -222,6 +220,7 @@ impl Committer {
                 return Ok(refuse_all());
             }
             fault::point("after-log-append");
+            self.metrics.commit.note_commit(group.changes.len(), begun.elapsed());
             self.tree.apply(group)?;
             fault::point("after-shown");
         }
@@ -258,7 +257,7 @@ impl Committer {
         }
         let begun = Instant::now();
         self.write_ahead_log.append(payload)?;
-        self.metrics.log_sync_seconds.observe(begun.elapsed().as_secs_f64());
+        self.metrics.sync_seconds.observe(begun.elapsed().as_secs_f64());
         Ok(true)
     }
 

@@ -49,7 +49,7 @@ impl Compactor {
         let totals = Totals { stored_from, ..totals };
         let table = write_table(&self.files, &mut self.manifest, memtable, totals, &self.cache)?;
         self.tree.flushed(with_newest(&self.tree.tables(), table), stored_from);
-        self.metrics.flush_seconds.observe(begun.elapsed().as_secs_f64());
+        self.metrics.flush_seconds.inc_by(begun.elapsed().as_secs_f64());
         fault::point("after-flush");
         Ok(())
     }
@@ -59,6 +59,7 @@ impl Compactor {
         if self.disk_is_full()? {
             return Ok(false);
         }
+        let begun = Instant::now();
         self.begin_merge()?;
         let Some(mut merge) = self.merges.pop() else { return Ok(false) };
         fault::point("before-merge-step");
@@ -67,6 +68,7 @@ impl Compactor {
         } else {
             self.end_merge(merge)?;
         }
+        self.metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
         Ok(true)
     }
 
@@ -94,7 +96,6 @@ impl Compactor {
         let plants: u64 = inputs.iter().map(|table| table.plant_entries).sum();
         let file = self.files.create_table(number)?;
         self.merges.push(MergeUnderWay {
-            begun: Instant::now(),
             entries: Merge::of_all(&inputs),
             output: TableWriter::new(file, usize::try_from(plants)?),
             inputs,
@@ -111,7 +112,7 @@ impl Compactor {
         let place = tables.iter().position(|table| merge.has_input(table));
         let place = place.context("the inputs of a merge are not in the tree")?;
         tables.retain(|table| !merge.has_input(table));
-        let MergeUnderWay { begun, inputs, output, number, .. } = merge;
+        let MergeUnderWay { inputs, output, number, .. } = merge;
         let (Some(newest), Some(oldest)) = (inputs.first(), inputs.last()) else {
             bail!("a merge without inputs");
         };
@@ -123,7 +124,6 @@ impl Compactor {
         self.files.write_manifest(&self.manifest)?;
         fault::point("before-merge-shown");
         self.tree.merged(tables.into());
-        self.metrics.merge_seconds.observe(begun.elapsed().as_secs_f64());
         // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
         for input in inputs.iter().rev() {
             fault::point("before-input-removed");
@@ -187,7 +187,6 @@ fn end_table(
 
 /// A merge of which some entries are written.
 pub(super) struct MergeUnderWay {
-    begun: Instant,
     inputs: Tables,
     entries: Merge,
     output: TableWriter<TableFile>,

@@ -74,6 +74,10 @@ impl StoreHealth {
         self.waits_for_compaction.store(waits, Ordering::Relaxed);
     }
 
+    pub(super) fn is_waiting_for_compaction(&self) -> bool {
+        self.waits_for_compaction.load(Ordering::Relaxed)
+    }
+
     /// Whether a group takes so long that further writes should be refused.
     pub(super) fn is_stalled(&self) -> bool {
         self.group_begun().is_some_and(|begun| begun.elapsed() > STALLED_AFTER)
@@ -98,7 +102,7 @@ impl Watch {
             self.seen = None;
             return;
         };
-        let waits = health.waits_for_compaction.load(Ordering::Relaxed);
+        let waits = health.is_waiting_for_compaction();
         let steps = waits.then(|| health.compaction_steps.load(Ordering::Relaxed));
         let found = (begun, steps);
         let looks = match self.seen {

@@ -1,20 +1,19 @@
 //! What the repository on disk measures.
 
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramVec};
+use prometheus::{Counter, CounterVec, Histogram, HistogramVec};
 
 use super::cache::BlockCache;
 use super::room::{RESERVE_BYTES, Room};
 use super::table::Table;
 use super::tree::MergeTree;
 use super::write_ahead_log::LOG_BYTES;
-use crate::metrics::{CommitMetrics, MetricFamily, gauge, gauges, histogram, histograms};
+use crate::metrics::{
+    CommitMetrics, MetricFamily, gauge, gauges, histogram, histograms, second_counters,
+};
 
 /// From a fast disk to one that hardly answers, in seconds.
 const SYNC_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
-
-/// From a small table to a merge of everything, in seconds.
-const COMPACTION_BUCKETS: &[f64] = &[0.05, 0.25, 1.0, 5.0, 30.0, 300.0];
 
 /// From a short delay to a disk that hardly answers, in seconds.
 const STALL_BUCKETS: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0];
@@ -22,37 +21,36 @@ const STALL_BUCKETS: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0];
 #[derive(Debug)]
 pub(super) struct DiskMetrics {
     pub(super) commit: CommitMetrics,
-    pub(super) log_sync_seconds: Histogram,
-    compaction_seconds: HistogramVec,
-    pub(super) flush_seconds: Histogram,
-    pub(super) merge_seconds: Histogram,
+    pub(super) sync_seconds: Histogram,
+    compaction_seconds: CounterVec,
+    pub(super) flush_seconds: Counter,
+    pub(super) merge_seconds: Counter,
     stall_seconds: HistogramVec,
-    /// Short waits, so that compaction keeps up.
+    /// Short waits, so that compaction keeps up with the writes.
     pub(super) delayed_seconds: Histogram,
-    /// Waits while neither the memtable nor the log has room.
+    /// Waits until the last memtable is a table, because the active one or its segment of the log is full.
     pub(super) stopped_seconds: Histogram,
 }
 
 impl Default for DiskMetrics {
     fn default() -> Self {
-        let (compaction_seconds, [flush_seconds, merge_seconds]) = histograms(
-            "plantd_compaction_seconds",
-            "Writing a memtable as a table (flush), or merging tables (merge), from begin to end, in seconds.",
-            COMPACTION_BUCKETS,
+        let (compaction_seconds, [flush_seconds, merge_seconds]) = second_counters(
+            "plantd_compaction_busy_seconds_total",
+            "Seconds spent on writing memtables as tables (flush), and on merging tables (merge).",
             "kind",
             ["flush", "merge"],
         );
         let (stall_seconds, [delayed_seconds, stopped_seconds]) = histograms(
             "plantd_write_stall_seconds",
-            "Waits of groups of writes for compaction: shortly (delayed), or until there was room (stopped), in seconds.",
+            "Seconds that a group of writes waited for compaction: slowed down (delayed), or halted (stopped).",
             STALL_BUCKETS,
             "kind",
             ["delayed", "stopped"],
         );
         Self {
             commit: CommitMetrics::default(),
-            log_sync_seconds: histogram(
-                "plantd_log_sync_seconds",
+            sync_seconds: histogram(
+                "plantd_write_ahead_log_sync_seconds",
                 "Writing and syncing a record of the write-ahead log, in seconds.",
                 SYNC_BUCKETS,
             ),
@@ -73,11 +71,12 @@ impl DiskMetrics {
         tree: &MergeTree,
         cache: &BlockCache,
         room: &Room,
+        is_stopped: bool,
     ) -> Vec<MetricFamily> {
-        let histograms: [&dyn Collector; 3] =
-            [&self.log_sync_seconds, &self.compaction_seconds, &self.stall_seconds];
-        let mut families: Vec<_> = histograms.iter().flat_map(|it| it.collect()).collect();
-        let changes = tree.read().active_changes();
+        let collectors: [&dyn Collector; 3] =
+            [&self.sync_seconds, &self.compaction_seconds, &self.stall_seconds];
+        let mut families: Vec<_> = collectors.iter().flat_map(|it| it.collect()).collect();
+        let changes = tree.read().changes_in_memory();
         let tables = tree.tables();
         let sum = |bytes: fn(&Table) -> u64| -> f64 {
             tables.iter().map(|table| bytes(table)).sum::<u64>() as f64
@@ -86,31 +85,41 @@ impl DiskMetrics {
         let search_index = sum(|table| table.layout.index_bytes());
         let other = sum(|table| table.metadata.bytes) - entries - search_index;
         families.extend([
-            gauge("plantd_memtable_changes", "How many changes are in no table yet.", changes as f64),
+            gauge("plantd_memtable_changes", "Changes that are in no table yet.", changes as f64),
             gauge("plantd_tables", "How many tables the plants are in.", tables.len() as f64),
             gauges(
                 "plantd_disk_used_bytes",
-                "The parts of the database: the write-ahead log (of a fixed size), and of all tables the entries (plants, events, \
-                 counts), the search index, and the rest.",
+                "The parts of the database, in bytes: the write-ahead log (of a fixed size), the entries of all tables (plants, events, counts), \
+                 their search index, and the rest of them.",
                 "part",
                 [
                     ("write_ahead_log", LOG_BYTES as f64),
                     ("entries", entries),
                     ("search_index", search_index),
-                    ("table_outlines", other),
+                    ("other", other),
                 ],
             ),
             gauge("plantd_cache_bytes", "Blocks in the cache, in bytes.", cache.bytes() as f64),
             gauge(
+                "plantd_cache_max_bytes",
+                "The most bytes of blocks in the cache (--cache-mb).",
+                cache.max_bytes() as f64,
+            ),
+            gauge(
+                "plantd_writes_stopped",
+                "1 while writes wait until compaction has made room, else 0.",
+                f64::from(u8::from(is_stopped)),
+            ),
+            gauge(
                 "plantd_disk_reserve_bytes",
-                "With less free than this, writes are refused.",
+                "With fewer free bytes than this, writes are refused.",
                 RESERVE_BYTES as f64,
             ),
         ]);
         if let Some(free) = room.last_free_bytes() {
             families.push(gauge(
                 "plantd_disk_free_bytes",
-                "What the file system of the database has free for this process, a moment ago.",
+                "Free bytes on the file system of the database.",
                 free as f64,
             ));
         }

@@ -246,7 +246,10 @@ impl PlantRepository for DiskRepository {
         let (answer, outcome) = oneshot::channel();
         match self.queue.try_send(Message::Write((write, answer))) {
             Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(StoreError::Busy),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.metrics.commit.note_refused();
+                return Err(StoreError::Busy);
+            }
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
         }
         tokio::select! {
@@ -335,7 +338,9 @@ impl PlantRepository for DiskRepository {
     fn metrics(&self) -> Vec<MetricFamily> {
         let queue_length = self.queue.max_capacity() - self.queue.capacity();
         let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY);
-        families.extend(self.metrics.collect(&self.reader.tree, &self.cache, &self.room));
+        let is_stopped = self.health.is_waiting_for_compaction();
+        let tree = &self.reader.tree;
+        families.extend(self.metrics.collect(tree, &self.cache, &self.room, is_stopped));
         families
     }
 

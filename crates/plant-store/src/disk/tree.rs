@@ -146,6 +146,11 @@ impl Levels {
         self.active.events.len()
     }
 
+    /// How many changes are in no table yet.
+    pub(super) fn changes_in_memory(&self) -> usize {
+        self.memtables().map(|memtable| memtable.events.len()).sum()
+    }
+
     pub(super) fn plants_from(&self, from: PlantId, about: usize) -> Run {
         run(self.memtables(), from, about)
     }

@@ -97,8 +97,8 @@ pub(crate) struct ServeOptions {
     #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
     rate_limit: Option<NonZeroU32>,
 
-    /// Where to serve /metrics, /livez and /readyz without a token, for a scraper on a private network
-    /// [default: nowhere; /metrics of the server itself needs a token]
+    /// Where to serve /metrics, /livez and /readyz without a token, for a scraper on a private network;
+    /// unix:PATH is a Unix socket [default: nowhere; at --listen, /metrics needs a token]
     #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_METRICS_LISTEN")]
     metrics_listen: Option<ListenAddress>,
 

@@ -2,8 +2,7 @@
 
 use actix_web::rt;
 use actix_web::rt::task::JoinHandle;
-use anyhow::Context as _;
-use plant_http::{ListeningSocket, PlantService, ServeError};
+use plant_http::{ListeningSocket, PlantService};
 use tokio::sync::oneshot;
 
 use crate::serve::server_address::ServerAddress;
@@ -11,7 +10,7 @@ use crate::serve::server_address::ServerAddress;
 /// The running server.
 pub(super) struct Monitoring {
     end: oneshot::Sender<()>,
-    served: JoinHandle<Result<(), ServeError>>,
+    server: JoinHandle<()>,
 }
 
 impl Monitoring {
@@ -19,21 +18,24 @@ impl Monitoring {
         (socket, address): (ListeningSocket, ServerAddress),
         service: PlantService,
     ) -> Self {
-        log::info!("metrics at {address}/metrics");
+        log::info!("metrics at {address}");
         let (end, ended) = oneshot::channel();
-        let stop = async {
-            let _ = ended.await;
+        let serve = async {
+            let stop = async {
+                let _ = ended.await;
+            };
+            if let Err(cause) = plant_http::serve_monitoring(socket, service, stop).await {
+                log::error!("the server of the metrics has ended: {cause}");
+            }
         };
-        Self { end, served: rt::spawn(plant_http::serve_monitoring(socket, service, stop)) }
+        Self { end, server: rt::spawn(serve) }
     }
 
     /// Ends the server, after the other one: the drain can be watched.
     pub(super) async fn end(self) {
         // Fails if the server has ended by itself.
         let _ = self.end.send(());
-        let served = self.served.await.context("the server of the metrics panicked");
-        if let Err(error) = served.and_then(|served| Ok(served?)) {
-            log::warn!("{error:#}");
-        }
+        // The panic hook has logged a panic.
+        let _ = self.server.await;
     }
 }

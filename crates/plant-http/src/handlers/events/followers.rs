@@ -21,9 +21,9 @@ const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 /// The longest pause. A stream checks its token after the pause, and a revoked token must end the stream within 2 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why the server ends the stream of a follower that is still there: an event that the follower has not read is no longer
-/// kept, the token has ended, or the store has failed.
-const DROPPED: [&str; 3] = ["fell_behind", "token_ended", "failed"];
+/// Why the server ends the stream of a follower that is still there: the follower has read nothing for too long, an event
+/// that it has not read is no longer kept, its token has ended, or the store has failed.
+const DROPPED: [&str; 4] = ["stalled", "fell_behind", "token_ended", "failed"];
 
 /// What all followers of a service share.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Followers {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let dropped = counters(
             "plantd_followers_dropped_total",
-            "Streams of events that the server ended although their clients were there, by the reason.",
+            "Event streams that the server ended while the client was connected, by reason.",
             "reason",
             DROPPED,
         );
@@ -56,9 +56,15 @@ impl Followers {
         })
     }
 
+    /// Counts a stream whose client has read nothing for too long.
+    pub(super) fn note_stalled(&self) {
+        let [stalled, ..] = DROPPED;
+        self.dropped.with_label_values(&[stalled]).inc();
+    }
+
     /// Counts a stream that ends for this reason.
     pub(super) fn note_dropped(&self, why: ErrorNumber) {
-        let [fell_behind, token_ended, failed] = DROPPED;
+        let [_, fell_behind, token_ended, failed] = DROPPED;
         let reason = match why {
             ErrorNumber::EventsGone => fell_behind,
             ErrorNumber::InvalidToken => token_ended,

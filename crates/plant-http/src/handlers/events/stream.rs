@@ -155,6 +155,15 @@ impl EventBody {
     }
 }
 
+/// The connection ends, or the body has ended.
+impl Drop for EventBody {
+    fn drop(&mut self) {
+        if self.follower.client.has_stalled() {
+            self.followers.note_stalled();
+        }
+    }
+}
+
 /// An `id` without data: the client notes the cursor, and dispatches no event.
 fn bookmark(cursor: EventCursor) -> String {
     format!("id: {cursor}\n\n")

@@ -234,7 +234,14 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0.borrow_mut().transport).poll_write(context, bytes)
+        let inner = &mut *self.0.borrow_mut();
+        let written = Pin::new(&mut inner.transport).poll_write(context, bytes);
+        if let Poll::Ready(Err(cause)) = &written
+            && cause.kind() == ErrorKind::TimedOut
+        {
+            inner.state.client_stalls();
+        }
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -22,6 +22,8 @@ pub(crate) struct ConnectionState {
     pub(super) reader: Cell<Option<Waker>>,
     /// Whether the client has left the request that is being answered.
     has_left: Cell<bool>,
+    /// Whether the client has read nothing for too long.
+    has_stalled: Cell<bool>,
     /// Notified when the client leaves.
     leaves: Notify,
 }
@@ -111,6 +113,15 @@ impl ConnectionState {
     pub(super) fn client_leaves(&self) {
         self.has_left.set(true);
         self.leaves.notify_one();
+    }
+
+    /// The client has read nothing for too long, so the connection ends.
+    pub(super) fn client_stalls(&self) {
+        self.has_stalled.set(true);
+    }
+
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.has_stalled.get()
     }
 
     /// Waits until the client has left the request that is being answered.

@@ -25,7 +25,7 @@ const LOGGED_METHOD_MAX_BYTES: usize = 32;
 const LOGGED_PATH_MAX_BYTES: usize = 256;
 
 /// A request that has ended.
-pub(super) struct RequestLine<'a> {
+pub(super) struct RequestLog<'a> {
     pub(super) head: &'a LoggedHead,
     pub(super) context: &'a RequestContext,
     /// `None` if the client disconnected before its answer began. A change may have been made.
@@ -34,7 +34,7 @@ pub(super) struct RequestLine<'a> {
     pub(super) error: Option<ErrorNumber>,
 }
 
-impl RequestLine<'_> {
+impl RequestLog<'_> {
     pub(super) fn log(&self, is_change: bool) {
         let peer = Peer(self.head.peer);
         let method = cut(self.head.method.as_str(), LOGGED_METHOD_MAX_BYTES);
@@ -46,7 +46,7 @@ impl RequestLine<'_> {
             ("method", (&*method).into()),
             ("path", (&*path).into()),
             ("status", status.to_value()),
-            ("micros", micros.into()),
+            ("duration_us", micros.into()),
         ];
         let context = self.context.fields();
         let counts = self.context.import.get();
