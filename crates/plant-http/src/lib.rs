@@ -42,9 +42,9 @@ pub use access::tokens::Tokens;
 pub use handlers::events::followers::DEFAULT_MAX_FOLLOWERS;
 pub use routes::openapi_document;
 pub use serve_error::ServeError;
-pub use server::ServerConfig;
 pub use server::listening_socket::ListeningSocket;
 pub use server::tls::{TlsCertificate, UnusableCertificate};
+pub use server::{MONITORING_CONNECTIONS, ServerConfig};
 pub use service::{PlantService, serve, serve_monitoring};
 
 /// For clients that list, import, export, or follow events.

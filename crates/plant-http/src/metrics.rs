@@ -43,7 +43,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let requests = Opts::new(
             "plantd_http_requests_total",
-            "Requests, by the class of the status of their answer; \"none\" if the client left before the answer began.",
+            "Requests, by the class of the status of their answer (\"none\" if the client left before the answer began). HEAD counts as GET. The files of the pages are the route \"page\", and what no handler is for is \"other\".",
         );
         let seconds = HistogramOpts::new(
             "plantd_http_request_duration_seconds",

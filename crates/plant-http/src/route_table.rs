@@ -18,8 +18,10 @@ pub(crate) struct RouteTable {
 
 /// The access and the counters of a route.
 pub(crate) struct RouteEntry {
-    /// What reading needs.
-    pub(crate) access: Access,
+    /// What GET and HEAD need.
+    pub(crate) reads: Access,
+    /// What every other method needs but OPTIONS, which needs nothing.
+    pub(crate) changes: Access,
     pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
     /// Of the methods that the route does not have.
     pub(crate) other: Rc<EndpointMetrics>,
@@ -57,6 +59,14 @@ impl RouteTable {
 }
 
 impl RouteEntry {
+    pub(crate) fn access(&self, method: &Method) -> Access {
+        match *method {
+            Method::OPTIONS => Access::Open,
+            Method::GET | Method::HEAD => self.reads,
+            _ => self.changes,
+        }
+    }
+
     /// The metrics of requests with this method. HEAD counts as GET.
     pub(crate) fn metrics_of(&self, method: &Method) -> &Rc<EndpointMetrics> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };

@@ -75,6 +75,14 @@ impl Routes {
         }
     }
 
+    /// What a method that may change something needs, on every path.
+    fn changes(self) -> Access {
+        match self {
+            Self::All => Access::Scope(Scope::Write),
+            Self::Monitoring => Access::Open,
+        }
+    }
+
     /// Registers every route, and the answers to unknown paths and methods.
     pub(crate) fn configure(self, config: &mut ServiceConfig) {
         for path in self.paths() {
@@ -89,12 +97,15 @@ impl Routes {
     /// What each path needs, and where its requests are counted.
     pub(crate) fn table(self, metrics: &Metrics) -> RouteTable {
         let other = Rc::new(metrics.other());
-        let access = match self {
+        let entry = |reads, endpoints| {
+            let changes = self.changes();
+            RouteEntry { reads, changes, endpoints, other: Rc::clone(&other) }
+        };
+        let unknown = match self {
             Self::All => Access::Scope(Scope::Read),
             Self::Monitoring => Access::Open,
         };
-        let mut table =
-            RouteTable::new(RouteEntry { access, endpoints: Vec::new(), other: Rc::clone(&other) });
+        let mut table = RouteTable::new(entry(unknown, Vec::new()));
         for path in self.paths() {
             // One label for all pages: they are many, and alike.
             let label = if path.is_page { "page" } else { path.pattern };
@@ -103,8 +114,7 @@ impl Routes {
                 (method, Rc::new(metrics))
             };
             let endpoints = path.methods.into_iter().map(endpoint).collect();
-            let route = RouteEntry { access: path.access, endpoints, other: Rc::clone(&other) };
-            table.add(path.pattern, route);
+            table.add(path.pattern, entry(path.reads, endpoints));
         }
         table
     }
@@ -123,7 +133,8 @@ async fn not_for_monitoring() -> Result<HttpResponse, Failure> {
 pub(crate) fn endpoints() -> impl Iterator<Item = Endpoint> {
     all().into_iter().flat_map(|path| {
         path.methods.into_iter().map(move |method| {
-            let access = path.access.for_method(&method);
+            let is_read = method == Method::GET;
+            let access = if is_read { path.reads } else { Routes::All.changes() };
             Endpoint { path: path.pattern, method, access, is_operation: !path.is_page }
         })
     })
@@ -146,8 +157,8 @@ async fn document(request: HttpRequest) -> Result<HttpResponse, Failure> {
 /// One path and its methods.
 struct Path {
     pattern: &'static str,
-    /// What reading needs.
-    access: Access,
+    /// What GET and HEAD need.
+    reads: Access,
     is_page: bool,
     /// HEAD comes with GET.
     methods: Vec<Method>,
@@ -164,9 +175,9 @@ impl Path {
         Self::needing(Access::Open, pattern)
     }
 
-    fn needing(access: Access, pattern: &'static str) -> Self {
+    fn needing(reads: Access, pattern: &'static str) -> Self {
         let resource = web::resource(pattern);
-        Self { pattern, access, is_page: false, methods: Vec::new(), resource }
+        Self { pattern, reads, is_page: false, methods: Vec::new(), resource }
     }
 
     /// The same path as a page for people, or one of its files.

@@ -189,7 +189,7 @@ pub async fn serve(
 ///
 /// # Errors
 ///
-/// When the socket fails, when threads cannot be started, or when a scrape was cut off at the end.
+/// When the socket fails, or when threads cannot be started.
 pub async fn serve_monitoring(
     socket: impl Into<ListeningSocket>,
     service: PlantService,
@@ -199,5 +199,9 @@ pub async fn serve_monitoring(
     let config = ServerConfig::for_monitoring();
     let mut server = Server::start(socket.into(), make, Arc::default(), config).await?;
     server.serve_until(stop).await;
-    server.drain().await
+    match server.drain().await {
+        // A scraper that sends nothing, or reads nothing, is of no account.
+        Err(ServeError::ConnectionsCutOff(_)) => Ok(()),
+        ended => ended,
+    }
 }

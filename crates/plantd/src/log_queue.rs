@@ -75,18 +75,34 @@ struct State {
     is_idle: bool,
 }
 
-/// Writes lines, and returns how many were lost to an error, such as a full disk.
-fn write_lines(output: &mut impl Write, mut lines: &[u8]) -> u64 {
-    while !lines.is_empty() {
-        match output.write(lines) {
-            Ok(written @ 1..) => lines = &lines[written..],
+/// What an error of the output, such as a full disk, has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Written {
+    lost_lines: u64,
+    /// Whether the output ends within a line.
+    is_cut: bool,
+}
+
+/// Writes lines, after the end of the line within which the output ends.
+fn write_lines(output: &mut impl Write, lines: &[u8], mut is_cut: bool) -> Written {
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let next = if is_cut { b"\n" } else { rest };
+        match output.write(next) {
+            Ok(1..) if is_cut => is_cut = false,
+            Ok(written @ 1..) => rest = &rest[written..],
             Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
             // A pipe that does not block is full.
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY_INTERVAL),
-            _ => return lines.iter().filter(|byte| **byte == b'\n').count() as u64,
+            _ => {
+                let lost_lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+                let written = &lines[..lines.len() - rest.len()];
+                is_cut |= written.last().is_some_and(|byte| *byte != b'\n');
+                return Written { lost_lines, is_cut };
+            }
         }
     }
-    0
+    Written::default()
 }
 
 impl LogQueue {
@@ -98,14 +114,26 @@ impl LogQueue {
     ) -> io::Result<()> {
         let queue = self.clone();
         let write = move || {
-            let (mut lines, mut unwritten) = (Vec::new(), 0);
+            let (mut lines, mut untold, mut is_cut) = (Vec::new(), 0, false);
             loop {
-                let dropped = queue.take(&mut lines) + unwritten;
-                if dropped > 0 {
-                    lines.extend_from_slice(notice(dropped).as_bytes());
+                untold += queue.take(&mut lines);
+                let has_notice = untold > 0;
+                if has_notice {
+                    lines.extend_from_slice(notice(untold).as_bytes());
                 }
-                unwritten = write_lines(&mut output, &lines);
-                queue.0.dropped_lines.inc_by(unwritten);
+                let written = write_lines(&mut output, &lines, is_cut);
+                is_cut = written.is_cut;
+                // The notice is the last line. If it is lost, the next one tells what this one would have told.
+                let lost = match written.lost_lines {
+                    0 => {
+                        untold = 0;
+                        0
+                    }
+                    lost if has_notice => lost - 1,
+                    lost => lost,
+                };
+                untold += lost;
+                queue.0.dropped_lines.inc_by(lost);
                 queue.has_written();
                 lines.clear();
                 lines.shrink_to(CAPACITY_KEPT_BYTES);
@@ -196,11 +224,18 @@ mod tests {
         let error = |kind: ErrorKind| Err(kind.into());
         let lines = b"one\ntwo\nthree\n";
         let full = vec![Ok(4), error(ErrorKind::WouldBlock), error(ErrorKind::Interrupted), Ok(10)];
-        for (writes, lost) in
-            [(full, 0), (vec![Ok(4), error(ErrorKind::StorageFull)], 2), (vec![Ok(6), Ok(0)], 2)]
-        {
+        let cut_off = |written| vec![Ok(written), error(ErrorKind::StorageFull)];
+        for (writes, was_cut, lost_lines, is_cut) in [
+            (full, false, 0, false),
+            (cut_off(4), false, 2, false),
+            (vec![Ok(6), Ok(0)], false, 2, true),
+            (vec![error(ErrorKind::StorageFull)], true, 3, true),
+            (vec![Ok(1), Ok(14)], true, 0, false),
+            (vec![Ok(1), Ok(3), error(ErrorKind::StorageFull)], true, 3, true),
+        ] {
             let mut output = Output(writes);
-            assert_eq!(write_lines(&mut output, lines), lost);
+            let written = write_lines(&mut output, lines, was_cut);
+            assert_eq!(written, Written { lost_lines, is_cut });
             assert!(output.0.is_empty());
         }
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use plantd_tests::{Authority, Client, Document, Launch, Scrape, TestServer, repository, run_tool};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_postgres::{fresh_schema_name, shared};
 
 const RULES: &str = "contrib/prometheus/plantd.rules.yml";
 const TEST_OF_RULES: &str = "contrib/prometheus/plantd.rules.test.yml";
@@ -42,7 +43,7 @@ impl Servers {
         let servers = Self {
             on_disk: TestServer::start_with(launch.clone()),
             on_postgres: TestServer::start_with(
-                launch.postgres(test_postgres::shared().url(), "contrib"),
+                launch.postgres(shared().url(), &fresh_schema_name()),
             ),
             authority,
             _certificate: certificate,

@@ -42,8 +42,9 @@ fn the_listener_serves_metrics_and_health_without_a_token_and_nothing_else() {
         connection.send(raw_head(&request_line, ""));
         connection.receive().assert_error(404, 4004);
     }
-    for request_line in ["POST /metrics", "POST /plants", "DELETE /plants/1"] {
-        send(address, request_line).assert_error(401, 2001);
+    send(address, "POST /metrics").assert_error(405, 4005);
+    for request_line in ["POST /plants", "DELETE /plants/1"] {
+        send(address, request_line).assert_error(404, 4004);
     }
 }
 

@@ -4,7 +4,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix_http::Method;
 use actix_http::header::{self, HeaderMap};
 
 use crate::access::token::Token;
@@ -23,17 +22,6 @@ pub(crate) enum Access {
     AnyToken,
     /// A token with this scope, or one that includes it.
     Scope(Scope),
-}
-
-impl Access {
-    /// What a method needs at a path where reading needs `self`. Only GET, HEAD and OPTIONS are reads.
-    pub(crate) fn for_method(self, method: &Method) -> Self {
-        match *method {
-            Method::OPTIONS => Self::Open,
-            Method::GET | Method::HEAD => self,
-            _ => Self::Scope(Scope::Write),
-        }
-    }
 }
 
 /// Knows the tokens.

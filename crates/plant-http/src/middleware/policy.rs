@@ -32,6 +32,6 @@ impl Policy {
         if let Some(refusal) = framing::refusal(head) {
             return Err(Failure::new(ErrorNumber::WrongHeader, refusal));
         }
-        context.authorize(&self.gate, head, route.access.for_method(&head.method))
+        context.authorize(&self.gate, head, route.access(&head.method))
     }
 }

@@ -53,8 +53,9 @@ pub struct ServerConfig {
     pub threads: NonZeroUsize,
 }
 
-/// How many connections a scraper, its standby and a few people need.
-const MONITORING_CONNECTIONS: NonZeroU32 = NonZeroU32::new(64).expect("it is not 0");
+/// The most connections of [`serve_monitoring`](crate::serve_monitoring): for a scraper, its standby, and a few people. Each takes
+/// a file descriptor.
+pub const MONITORING_CONNECTIONS: NonZeroU32 = NonZeroU32::new(64).expect("it is not 0");
 
 /// A scrape that is under way when the server ends may take this long.
 const MONITORING_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);

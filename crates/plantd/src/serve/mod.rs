@@ -18,7 +18,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use plant_http::{
-    CorsOrigin, DEFAULT_MAX_FOLLOWERS, ListeningSocket, PlantService, ServeError, ServerConfig,
+    CorsOrigin, DEFAULT_MAX_FOLLOWERS, ListeningSocket, MONITORING_CONNECTIONS, PlantService,
+    ServeError, ServerConfig,
 };
 use plant_postgres::PostgresRepository;
 use plant_store::{
@@ -118,7 +119,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     // First, before there are threads, and before another file can get the descriptor of a passed socket.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting()?;
-    let max_connections = max_connections()?;
+    let max_connections = max_connections(options.metrics_listen.is_some())?;
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
@@ -184,7 +185,7 @@ fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocke
 }
 
 /// Raises the limit of open files to its maximum, and returns how many connections that allows.
-fn max_connections() -> anyhow::Result<NonZeroU32> {
+fn max_connections(has_metrics_listener: bool) -> anyhow::Result<NonZeroU32> {
     let Rlimit { current: before, maximum } = getrlimit(Resource::Nofile);
     if before != maximum
         && let Err(cause) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
@@ -192,11 +193,13 @@ fn max_connections() -> anyhow::Result<NonZeroU32> {
         log::warn!("cannot raise the limit of open files: {cause}; fewer connections are accepted");
     }
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let connections = limit.saturating_sub(OTHER_DESCRIPTORS).min(MAX_CONNECTIONS.into());
+    let of_metrics = if has_metrics_listener { MONITORING_CONNECTIONS.get() } else { 0 };
+    let others = OTHER_DESCRIPTORS + u64::from(of_metrics);
+    let connections = limit.saturating_sub(others).min(MAX_CONNECTIONS.into());
     let connections = u32::try_from(connections).ok().and_then(NonZeroU32::new);
     connections.with_context(|| {
         format!(
-            "this process may open {limit} files and needs more than {OTHER_DESCRIPTORS}; raise the \
+            "this process may open {limit} files and needs more than {others}; raise the \
              limit (ulimit -n, or LimitNOFILE= of systemd)"
         )
     })
