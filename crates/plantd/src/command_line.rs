@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 use plant_http::Token;
 
 use crate::exit;
@@ -24,9 +26,7 @@ use crate::transfer::list::ListOptions;
 /// you get the answer.
 #[derive(Debug, Parser)]
 #[command(name = "plantd", version)]
-#[command(after_help = "Without a subcommand, plantd serves.\n\
-    PLANTD_TOKEN in the environment is one more token, with every scope.\n\
-    RUST_LOG sets the log level (off, error, warn, info, debug or trace); without it the level is info.")]
+#[command(after_help = after_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -55,6 +55,24 @@ pub(crate) enum Command {
     Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of the service
     Openapi,
+    /// Print the completions for a shell, to be loaded by it
+    Completions { shell: Shell },
+    /// Write the manual pages of plantd and of each subcommand into a folder
+    Man {
+        /// The folder; made if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// What the help of the program says below the options.
+fn after_help() -> String {
+    format!(
+        "Without a subcommand, plantd serves.\n\
+         PLANTD_TOKEN in the environment is one more token, with every scope.\n\
+         RUST_LOG sets the log level (off, error, warn, info, debug or trace); without it the level is info.\n\n{}",
+        exit::list()
+    )
 }
 
 impl Cli {
@@ -90,6 +108,11 @@ impl Cli {
         })
     }
 
+    /// The program as its help shows it.
+    pub(crate) fn documented() -> clap::Command {
+        with_serve_options(Self::command())
+    }
+
     /// `plantd` without a subcommand is `plantd serve`. The program does not have the options of `serve` too, because clap would
     /// then read their environment variables for every command.
     fn parse(mut arguments: Vec<OsString>) -> clap::error::Result<Self> {
@@ -97,8 +120,7 @@ impl Cli {
         let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
         match first {
             "-V" | "--version" => {}
-            // The help of the program also shows the options of `serve`.
-            "-h" | "--help" => command = ServeOptions::augment_args(command),
+            "-h" | "--help" => command = with_serve_options(command),
             _ if first.starts_with('-') || arguments.len() == 1 => {
                 arguments.insert(1, "serve".into());
             }
@@ -112,6 +134,11 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The program with the options of `serve` too, which the help, the completions and the manual page show.
+fn with_serve_options(command: clap::Command) -> clap::Command {
+    ServeOptions::augment_args(command)
 }
 
 /// `Some` if a wrong value came from the environment, because its flag is not on the command line. Contains that flag,

@@ -2,8 +2,30 @@
 
 use std::io;
 
+const FINDINGS: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
+const IO: u8 = 74;
+const CUT_OFF: u8 = 75;
 pub(crate) const CONFIGURATION: u8 = 78;
+
+/// Every exit code, and when a command ends with it.
+const MEANINGS: [(u8, &str); 6] = [
+    (0, "the command has done what it was asked for, or a signal shut the server down gracefully"),
+    (FINDINGS, "the command found faulty data, or not what it was asked for"),
+    (USAGE, "the command line is wrong"),
+    (
+        IO,
+        "a folder, file, port, server or database cannot be used, or the store failed while serving",
+    ),
+    (CUT_OFF, "a signal ended the server, and the drain timed out and cut off connections"),
+    (CONFIGURATION, "the environment, a file, a token or a passed socket has an invalid value"),
+];
+
+/// The list of exit codes in the help and the manual page.
+pub(crate) fn list() -> String {
+    let line = |(code, meaning): &(u8, &str)| format!("\n  {code:>2}  {meaning}");
+    format!("Exit codes:{}", MEANINGS.iter().map(line).collect::<String>())
+}
 
 /// Why a command failed, with the error for the user. Each reason has an exit code of its own, from BSD's `sysexits.h` except
 /// for the first.
@@ -41,10 +63,10 @@ impl Stop {
     /// The exit code and the error.
     pub(crate) fn into_parts(self) -> (u8, anyhow::Error) {
         match self {
-            Self::Findings(error) => (1, error),
+            Self::Findings(error) => (FINDINGS, error),
             Self::Usage(error) => (USAGE, error),
-            Self::Io(error) => (74, error),
-            Self::CutOff(error) => (75, error),
+            Self::Io(error) => (IO, error),
+            Self::CutOff(error) => (CUT_OFF, error),
             Self::Configuration(error) => (CONFIGURATION, error),
         }
     }

@@ -12,6 +12,7 @@ mod files;
 mod log_line;
 mod log_queue;
 mod logger;
+mod manual;
 mod option_value;
 mod serve;
 mod store;
@@ -70,7 +71,9 @@ fn main() -> ExitCode {
         Command::Verify(options) => verify::run(&options),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
-        Command::Openapi => print_openapi(),
+        Command::Openapi => print(plant_http::openapi_document().as_bytes()),
+        Command::Completions { shell } => print(&manual::completions(Cli::documented(), shell)),
+        Command::Man { folder } => manual::write_pages(Cli::documented(), &folder),
     };
     let Err(stop) = result else {
         logger::flush();
@@ -89,9 +92,9 @@ fn main() -> ExitCode {
     std::process::exit(i32::from(exit_code));
 }
 
-fn print_openapi() -> Result<(), Stop> {
+/// Prints a document on standard output.
+fn print(document: &[u8]) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
-    let printed =
-        out.write_all(plant_http::openapi_document().as_bytes()).and_then(|()| out.flush());
+    let printed = out.write_all(document).and_then(|()| out.flush());
     Ok(printed.context("cannot print the document")?)
 }

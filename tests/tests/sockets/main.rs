@@ -3,6 +3,7 @@
 mod connections;
 mod drain;
 mod restart;
+mod service_manager;
 mod tls;
 mod transport;
 mod unix_socket;

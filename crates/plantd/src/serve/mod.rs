@@ -12,6 +12,7 @@ mod tokens;
 
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use plant_store::{
     PlantRepository,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
 
 use self::certificate::Certificate;
 use self::listen::{ListenAddress, ListenOptions};
@@ -154,11 +156,16 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     actix_web::rt::System::new().block_on(async {
         // From here on a signal drains the server, so the ready line is true.
         let stop = stop_signal.once_ready();
+        let stop = async {
+            stop.await;
+            notify(NotifyState::Stopping);
+        };
         if let Some(advice) = advice_to_show {
             log::info!("first start: {advice}");
         }
         let monitoring = metrics_socket.map(|socket| Monitoring::start(socket, service.clone()));
         address.say_ready()?;
+        notify(NotifyState::Ready);
         let served = plant_http::serve(socket, service, config, stop).await;
         if let Some(monitoring) = monitoring {
             monitoring.end().await;
@@ -182,6 +189,13 @@ fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocke
     socket.with_context(|| {
         format!("cannot listen on {address}; choose another with --metrics-listen")
     })
+}
+
+/// Tells the service manager, if one asked for it in `NOTIFY_SOCKET` (`man sd_notify`).
+fn notify(state: NotifyState<'_>) {
+    if let Err(cause) = sd_notify::notify(slice::from_ref(&state)) {
+        log::warn!("cannot tell the service manager {state}: {cause}");
+    }
 }
 
 /// Raises the limit of open files to its maximum, and returns how many connections that allows.

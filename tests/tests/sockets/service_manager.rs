@@ -1,0 +1,84 @@
+//! What the server tells a service manager that passes `NOTIFY_SOCKET`, as systemd does with `Type=notify`.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use plantd_tests::{DEADLINE, IO, Launch, TestServer};
+use tempfile::TempDir;
+
+/// The messages of a service manager fit.
+const MESSAGE_MAX_BYTES: usize = 4096;
+
+/// The end at which a service manager hears.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Manager {
+    fn listen() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket can be made");
+        socket.set_read_timeout(Some(DEADLINE)).expect("it can wait");
+        Self { socket, path, _folder: folder }
+    }
+
+    /// Waits for the next message.
+    #[track_caller]
+    fn hear(&self) -> String {
+        let mut message = [0; MESSAGE_MAX_BYTES];
+        let length = self.socket.recv(&mut message).expect("the server says something");
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    }
+
+    /// Asserts that no message waits.
+    #[track_caller]
+    fn assert_silence(&self) {
+        self.socket.set_nonblocking(true).expect("it need not wait");
+        let heard = self.socket.recv(&mut [0; MESSAGE_MAX_BYTES]);
+        assert_eq!(heard.map_err(|cause| cause.kind()), Err(ErrorKind::WouldBlock));
+        self.socket.set_nonblocking(false).expect("it can wait again");
+    }
+}
+
+#[test]
+fn a_service_manager_hears_when_the_server_is_ready_and_when_the_drain_begins() {
+    let manager = Manager::listen();
+    let launch = Launch::new().environment("NOTIFY_SOCKET", &manager.path);
+    // The server still drains when the test looks.
+    let mut server = TestServer::start_with(launch.environment("PLANTD_DRAIN_DELAY", "1h"));
+    assert_eq!(manager.hear(), "READY=1\n");
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    manager.assert_silence();
+    server.process().send_terminate();
+    assert_eq!(manager.hear(), "STOPPING=1\n");
+    assert_eq!(server.client().read(1).status, 200);
+}
+
+#[test]
+fn a_service_manager_hears_nothing_of_a_start_that_fails() {
+    let manager = Manager::listen();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has an address").to_string();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let launch = Launch::new().data(&folder.path().join("data"));
+    let launch = launch.environment("NOTIFY_SOCKET", &manager.path);
+    launch.environment("PLANTD_LISTEN", address).assert_refused(IO, &["in use"]);
+    manager.assert_silence();
+}
+
+#[test]
+fn a_service_manager_that_is_gone_does_not_keep_the_server_from_serving() {
+    let launch = Launch::new().environment("NOTIFY_SOCKET", "/nonexistent/notify");
+    let mut server = TestServer::start_with(launch);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    for message in ["READY=1", "STOPPING=1"] {
+        assert!(log.contains(&format!("cannot tell the service manager {message}")), "{log}");
+    }
+}
