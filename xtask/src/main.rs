@@ -1,4 +1,4 @@
-//! Development tasks: checks, tests, benchmarks, and a comparison with RustSec.
+//! Development tasks: checks, tests, benchmarks, releases, and a comparison with RustSec.
 
 #![allow(
     clippy::print_stdout,
@@ -10,10 +10,12 @@ mod advisories;
 mod bench;
 mod cargo;
 mod check;
+mod deb;
 mod fuzz;
 mod invariants;
 mod module_cycles;
 mod packages;
+mod release;
 mod test;
 mod tools;
 mod torture;
@@ -46,6 +48,14 @@ enum Command {
         #[command(flatten)]
         arguments: bench::Arguments,
     },
+    /// Make the Debian package of a program that is built already
+    Deb(deb::Arguments),
+    /// Make the files of a release in target/release-VERSION
+    Release {
+        /// Make the release again in a copy of the last commit, and compare the two
+        #[arg(long)]
+        check: bool,
+    },
     /// Compare the dependencies with the newest RustSec advisories
     Advisories {
         /// A copy of the RustSec advisory database
@@ -59,6 +69,8 @@ fn main() -> anyhow::Result<()> {
         Command::Test { arguments } => test::run(&arguments),
         Command::Torture { parts } => torture::run(&parts),
         Command::Bench { bench, arguments } => bench::run(bench, arguments),
+        Command::Deb(arguments) => deb::run(&arguments),
+        Command::Release { check } => release::run(check),
         Command::Advisories { path } => advisories::run(path.as_deref()),
     }
 }

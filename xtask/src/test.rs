@@ -10,7 +10,7 @@ use cargo_metadata::camino::Utf8PathBuf;
 use cargo_metadata::{Artifact, Message, Metadata};
 use test_postgres::{Cluster, SHARED_URL};
 
-use crate::{cargo, packages, tools};
+use crate::{cargo, deb, packages, tools};
 
 /// The features that the tests need besides the default ones. None of these changes the program that they run: the
 /// tests that need fault points build a program of their own.
@@ -55,13 +55,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
     use tools::{
-        CHROMIUM, CURL, MOUNT, NGINX, NODE, NPM, OPENSSL, POSTGRESQL, PROMTOOL, PYTHON, STRACE,
-        UNSHARE,
+        CHROMIUM, CURL, DEBOOTSTRAP, LINTIAN, MOUNT, NGINX, NODE, NPM, NSPAWN, OPENSSL, POSTGRESQL,
+        PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
     };
-    tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL])?;
-    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM, PROMTOOL])?;
+    tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL, DEBOOTSTRAP, LINTIAN])?;
+    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM, PROMTOOL, NSPAWN, SYSTEMD_ANALYZE])?;
     packages::PYTHON.ensure(workspace)?;
     packages::NODE.ensure(workspace)?;
+    deb::install(workspace)?;
+    // Only root can make and boot a Debian system.
+    if rustix::process::geteuid().is_root() {
+        packages::DEBIAN.ensure(workspace)?;
+    }
     Ok(())
 }
 

@@ -35,6 +35,14 @@ pub(crate) const NGINX: Tool = tool("nginx", "nginx-light");
 pub(crate) const PROMTOOL: Tool = tool("promtool", "prometheus");
 pub(crate) const NPM: Tool = tool("npm", "npm");
 pub(crate) const CHROMIUM: Tool = tool("chromium", "chromium");
+pub(crate) const DEBOOTSTRAP: Tool = tool("debootstrap", "debootstrap");
+/// Boots a Debian system as a container.
+pub(crate) const NSPAWN: Tool = tool("systemd-nspawn", "systemd-container");
+pub(crate) const SYSTEMD_ANALYZE: Tool = tool("systemd-analyze", "systemd");
+pub(crate) const LINTIAN: Tool = tool("lintian", "lintian");
+/// Finds the packages of the libraries that a program needs.
+pub(crate) const DPKG_SHLIBDEPS: Tool = tool("dpkg-shlibdeps", "dpkg-dev");
+pub(crate) const STRIP: Tool = tool("strip", "binutils");
 pub(crate) const GNUPLOT: Tool = tool("gnuplot", "gnuplot-nox");
 
 /// CPython 3.11 or newer with `venv`. pyenv puts a `python3` into the PATH that may run no version at all.
