@@ -385,3 +385,16 @@ fn a_log_filter_that_is_mistyped_ends_with_78_and_one_of_any_target_does_not() {
         wait_until("the log line", || server.stderr().contains("plantd::audit"));
     });
 }
+
+#[test]
+fn health_tells_whether_a_server_is_ready() {
+    let mut server = TestServer::start_with(Launch::new().environment("PLANTD_DRAIN_DELAY", "1h"));
+    let url = format!("http://{}", server.address());
+    let health = ["health", "--url", &url];
+    assert_eq!(output(&health, server.data(), 0), (String::new(), String::new()));
+    server.process().send_terminate();
+    wait_until("the drain to begin", || server.stderr().contains("draining"));
+    assert!(output(&health, server.data(), 1).1.contains("not ready"));
+    server.kill();
+    assert!(output(&health, server.data(), IO).1.contains("nothing listens"));
+}

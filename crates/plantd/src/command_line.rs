@@ -11,6 +11,7 @@ use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Sub
 use clap_complete::Shell;
 use plant_http::Token;
 
+use crate::client::health::HealthOptions;
 use crate::exit;
 use crate::serve::ServeOptions;
 use crate::store::postgres::MigrateOptions;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Export(ExportOptions),
     /// Print what happened to the plants of a running server, and follow what happens next
     Events(EventsOptions),
+    /// Say whether a running server is ready
+    Health(HealthOptions),
     /// Check a data folder that no server has open, and list what does not agree
     Verify(VerifyOptions),
     /// Make, list and revoke tokens; a running server notices within 2 s

@@ -25,6 +25,7 @@ use std::thread;
 
 use anyhow::Context as _;
 
+use crate::client::health;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::log_line::check_clock;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Events(options) => events::run(&options),
+        Command::Health(options) => health::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),

@@ -2,5 +2,6 @@
 
 pub(crate) mod backoff;
 pub(crate) mod connection_problem;
+pub(crate) mod health;
 pub(crate) mod plant_pages;
 pub(crate) mod remote;

@@ -27,12 +27,19 @@ pub(crate) const NOT_FROM_PLANTD: &str = "the answer does not come from plantd";
 /// The longest token that is sent, in bytes.
 const TOKEN_MAX_BYTES: usize = 4096;
 
+// No documentation comment: it would be the first line of the help.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct RemoteOptions {
+pub(crate) struct UrlOptions {
     /// The URL of the server; https trusts the certificates of this system, or those in the file that
     /// SSL_CERT_FILE names
     #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = server_url)]
-    url: String,
+    pub(crate) url: String,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RemoteOptions {
+    #[command(flatten)]
+    server: UrlOptions,
 
     /// The file that holds the token [default: the token is in PLANTD_TOKEN]
     #[arg(long, value_name = "FILE")]
@@ -70,21 +77,7 @@ impl Remote {
             None => (environment_token()?, TOKEN_VARIABLE.to_owned()),
         };
         let token = checked_token(&token, &token_origin).map_err(Stop::Configuration)?;
-        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // The token goes to no other server.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .tls_config(tls)
-            .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_per_read(Some(IDLE_TIMEOUT))
-            .timeout_per_write(Some(IDLE_TIMEOUT))
-            .build();
-        let agent = Agent::new_with_config(config);
-        Ok(Self { agent, url: options.url.clone(), token, token_origin })
+        Ok(Self { agent: agent(), url: options.server.url.clone(), token, token_origin })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -105,10 +98,7 @@ impl Remote {
         request: Builder,
         body: impl AsSendBody,
     ) -> anyhow::Result<Response<Body>> {
-        self.agent.run(request.body(body)?).map_err(|error| {
-            let advice = advice(&self.url, &error);
-            cause(error).context(advice)
-        })
+        self.agent.run(request.body(body)?).map_err(|error| explained(&self.url, error))
     }
 
     /// The message that the URL is that of another service, from what that service does.
@@ -155,6 +145,30 @@ impl Remote {
             _ => Stop::Io(anyhow!("{url} failed: {refusal}")),
         })
     }
+}
+
+/// Sends requests to a server, and follows it nowhere else.
+pub(crate) fn agent() -> Agent {
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        // The token goes to no other server.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .tls_config(tls)
+        .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_per_read(Some(IDLE_TIMEOUT))
+        .timeout_per_write(Some(IDLE_TIMEOUT))
+        .build();
+    Agent::new_with_config(config)
+}
+
+/// Why a connection failed, and what to do about it.
+pub(crate) fn explained(url: &str, error: ureq::Error) -> anyhow::Error {
+    let advice = advice(url, &error);
+    cause(error).context(advice)
 }
 
 fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
