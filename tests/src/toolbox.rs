@@ -27,6 +27,12 @@ impl Toolbox {
         Self::open("node", &["package.json", "package-lock.json"], "node_modules/.bin")
     }
 
+    /// The file system of a Debian system.
+    #[track_caller]
+    pub fn debian() -> Self {
+        Self::open("debian", &["debootstrap.txt"], "usr/bin")
+    }
+
     #[track_caller]
     fn open(name: &str, files: &[&str], programs: &'static str) -> Self {
         let sources = repository("tests/tools").join(name);

@@ -38,7 +38,8 @@ pub(crate) fn install(workspace: &Metadata) -> anyhow::Result<PathBuf> {
     Ok(packages::CARGO_DEB.ensure(workspace)?.join("bin/cargo-deb").into())
 }
 
-/// Makes the package of a program with these options of cargo-deb.
+/// Makes the package of a program with these options of cargo-deb. The output is a file, or the folder of a file that gets
+/// the usual name.
 pub(crate) fn make(
     workspace: &Metadata,
     program: &Path,

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,13 +57,12 @@ fn make(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<PathBuf> {
     }
     fs::create_dir(&release)?;
     archive(workspace, &program, &name, &release)?;
-    let package = release.join(format!("{name}.deb"));
-    deb::make(workspace, &program, package.as_std_path(), &[])?;
+    deb::make(workspace, &program, release.as_std_path(), &[])?;
     let bill = bill_of_materials(workspace, tools)?;
     fs::write(release.join(format!("{name}.cdx.json")), bill)?;
 
     let mut sums = Command::new("sh");
-    let script = format!("LC_ALL=C sha256sum {PACKAGE}-* > {SUMS}");
+    let script = format!("LC_ALL=C sha256sum {PACKAGE}* > {SUMS}");
     cargo::run(sums.args(["-c", &script]).current_dir(&release))?;
     Ok(release.into())
 }
@@ -76,9 +76,18 @@ fn build(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<PathBuf> {
         let flag = |(from, to): &(String, &str)| format!("{flag}={from}={to}");
         renamed.iter().map(flag).collect::<Vec<_>>().join(separator)
     };
-    let mut build = Command::new(tools.join("cargo-auditable"));
-    build.args(["auditable", "build", "--release", "--locked", "--package", PACKAGE]);
-    build.arg("--target-dir").arg(&target).current_dir(&workspace.workspace_root);
+    let mut build = cargo::command(&workspace.workspace_root);
+    build.args(["build", "--release", "--locked", "--package", PACKAGE]);
+    // What `cargo auditable build --locked` sets, but for the name of the wrapper: that would have its folder, which cargo
+    // hashes into the names of symbols.
+    build.env("RUSTC_WORKSPACE_WRAPPER", "cargo-auditable").env(
+        "CARGO_AUDITABLE_ORIG_ARGS",
+        r#"{"offline":false,"locked":true,"frozen":false,"config":[]}"#,
+    );
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let folders = iter::once(PathBuf::from(tools)).chain(env::split_paths(&folders));
+    build.env("PATH", env::join_paths(folders)?);
+    build.arg("--target-dir").arg(&target);
     build.env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix", "\u{1f}"));
     // ring compiles C.
     build.env("CFLAGS", flags("-ffile-prefix-map", " "));

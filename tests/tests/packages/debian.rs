@@ -1,0 +1,107 @@
+//! The Debian package, installed in a booted Debian system: systemd runs the service in the sandbox of its unit.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plantd_tests::{program, repository, run_tool, wait_until};
+
+use crate::machine::Machine;
+
+/// The address of the service after the installation.
+const URL: &str = "http://127.0.0.1:8080";
+
+/// Makes the package of the program under test.
+#[track_caller]
+fn package(version: &str, folder: &Path) -> PathBuf {
+    let path = folder.join(format!("plantd_{version}.deb"));
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Dependencies that read these variables would be built again.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.current_dir(repository(".")).args(["xtask", "deb", "--version", version]);
+    run_tool(cargo.arg("--output").arg(&path).arg(program()));
+    path
+}
+
+#[test]
+fn lintian_finds_nothing_in_the_package() {
+    // The version in contrib/debian/changelog: lintian compares the two.
+    let version = concat!(env!("CARGO_PKG_VERSION"), "-1");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut lintian = Command::new("lintian");
+    lintian
+        .args(["--allow-root", "--fail-on", "error,warning"])
+        .arg(package(version, folder.path()));
+    run_tool(&mut lintian);
+    let mut changelog = Command::new("dpkg-parsechangelog");
+    changelog.args(["--show-field", "Version", "--file"]);
+    let newest = changelog.arg(repository("contrib/debian/changelog")).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&newest.stdout).trim_end(), version);
+}
+
+/// The plant with the id 1, read over HTTP.
+#[track_caller]
+fn plant(machine: &Machine, url: &str, token: &str) -> String {
+    let authorization = format!("Authorization: Bearer {token}");
+    machine.run_beside("curl", &["-fsS", "-H", &authorization, &format!("{url}/plants/1")])
+}
+
+#[test]
+fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purged() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let [first, second] = ["0.0.1-1", "0.0.2-1"].map(|version| package(version, folder.path()));
+    let Some(machine) = Machine::boot() else { return };
+    for (from, to) in [(first, "first.deb"), (second, "second.deb")] {
+        std::fs::copy(from, machine.root().join(to)).expect("it can be copied");
+    }
+
+    machine.run("dpkg --install /first.deb");
+    assert_eq!(
+        machine.run("systemctl is-active plantd; systemctl is-enabled plantd"),
+        "active\nenabled"
+    );
+    assert_eq!(machine.run("systemd-analyze verify --man=no plantd.service 2>&1"), "");
+    assert_eq!(machine.run("stat --format '%U %a' /var/lib/plantd"), "plantd 750");
+    assert_eq!(machine.run("stat --format '%U %a' /etc/plantd/plantd.env"), "root 640");
+    assert!(machine.run("getent passwd plantd").ends_with("/usr/sbin/nologin"));
+    let token = machine.run("cat /var/lib/plantd/first-run-token");
+    let authorization = format!("Authorization: Bearer {token}");
+    let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
+    let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
+    machine.run_beside("curl", &[&create[..], &json].concat());
+
+    // A crash is followed by a new start, and a wrong configuration by none.
+    machine.run("systemctl kill --signal KILL plantd");
+    wait_until("systemd to start the server again", || {
+        machine.run("systemctl show --property NRestarts --value plantd") == "1"
+    });
+    machine
+        .run("echo PLANTD_DRAIN_DELAY=wrong >> /etc/plantd/plantd.env; ! systemctl restart plantd");
+    let state = machine.run("systemctl show --property SubState,ExecMainStatus,NRestarts plantd");
+    assert_eq!(state, "NRestarts=0\nExecMainStatus=78\nSubState=failed");
+
+    // The environment is the administrator's, and ports below 1024 are allowed.
+    let url = "http://127.0.0.1:80";
+    machine.run("sed -i 's/^PLANTD.*/PLANTD_LISTEN=127.0.0.1:80/' /etc/plantd/plantd.env");
+    machine.run("systemctl restart plantd");
+    assert_eq!(plant(&machine, url, &token), r#"{"id":1,"name":"Rosa"}"#);
+
+    let process = machine.run("systemctl show --property MainPID --value plantd");
+    machine.run("dpkg --install /second.deb");
+    assert_eq!(machine.run("dpkg-query --show --showformat '${Version}' plantd"), "0.0.2-1");
+    assert_ne!(machine.run("systemctl show --property MainPID --value plantd"), process);
+    assert_eq!(plant(&machine, url, &token), r#"{"id":1,"name":"Rosa"}"#);
+
+    machine.run("dpkg --remove plantd");
+    machine.run("! systemctl is-active plantd; ! test -e /usr/bin/plantd");
+    machine.run("test -d /var/lib/plantd/plants && grep -q 127.0.0.1:80 /etc/plantd/plantd.env");
+
+    machine.run("dpkg --purge plantd </dev/null");
+    assert_eq!(machine.run("find / -xdev -name '*plantd*'"), "");
+    machine.run("! getent passwd plantd; ! getent group plantd");
+}

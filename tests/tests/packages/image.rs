@@ -1,0 +1,127 @@
+//! The image and the composition with Prometheus and Grafana. No engine runs here, so the files are read, and the program runs
+//! in the same file system as the image's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use plantd_tests::{Process, Toolbox, program, repository, run_tool};
+use serde_json::Value;
+
+use crate::help::{assert_there, variables};
+use crate::machine::copy_of_debian;
+
+/// An instruction of the Dockerfile, and what follows it.
+fn instructions() -> Vec<(String, String)> {
+    let file = fs::read_to_string(repository("Dockerfile")).expect("reads");
+    let lines = file.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+    let joined = lines.replace("\\\n", " ");
+    let words = joined.lines().filter_map(|line| line.split_once(' '));
+    words.map(|(name, rest)| (name.to_owned(), rest.trim().to_owned())).collect()
+}
+
+/// The only instruction with this name.
+#[track_caller]
+fn only(name: &str) -> String {
+    let mut found: Vec<_> = instructions().into_iter().filter(|(it, _)| it == name).collect();
+    assert_eq!(found.len(), 1, "{name}");
+    found.remove(0).1
+}
+
+/// The environment that the image sets.
+fn environment() -> BTreeMap<String, String> {
+    let pairs = only("ENV");
+    let pairs = pairs.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn the_image_copies_what_is_there_and_sets_variables_that_plantd_reads() {
+    let copies = instructions().into_iter().filter(|(name, _)| name == "COPY");
+    for (_, paths) in copies.filter(|(_, paths)| !paths.starts_with("--from=")) {
+        let (sources, _) = paths.rsplit_once(' ').expect("a source and a target");
+        sources.split(' ').for_each(|source| assert_there(&repository(source)));
+    }
+    let known = variables();
+    for name in environment().keys() {
+        assert!(known.contains(name), "plantd does not know {name}");
+    }
+    let rust = fs::read_to_string(repository("Cargo.toml")).expect("reads");
+    let (_, oldest) = rust.split_once("rust-version = \"").expect("a version");
+    let (oldest, _) = oldest.split_once('"').expect("its end");
+    assert!(instructions().iter().any(|(_, rest)| rest.starts_with(&format!("rust:{oldest}-"))));
+}
+
+#[test]
+fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
+    let Some((_folder, root)) = copy_of_debian() else { return };
+    let data = environment().remove("PLANTD_DATA").expect("a data folder");
+    assert_eq!(only("VOLUME"), data);
+    let user = only("USER");
+    let (owner, group) = user.split_once(':').expect("a user and a group");
+    let mut install = Command::new("install");
+    install.args(["--directory", "--mode", "0750", "--owner", owner, "--group", group]);
+    run_tool(install.arg(root.join(data.trim_start_matches('/'))));
+    run_tool(Command::new("install").arg(program()).arg(root.join("usr/bin/plantd")));
+    let within = |arguments: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(format!("--userspec={user}")).args(["--groups="]).arg(&root);
+        command.args(["env", "--ignore-environment", "PATH=/usr/bin"]);
+        command.args(environment().iter().map(|(name, value)| format!("{name}={value}")));
+        // The port of the image may be taken here.
+        command.args(["PLANTD_LISTEN=127.0.0.1:0", "plantd"]).args(arguments).stdin(Stdio::null());
+        Process::spawn(&mut command)
+    };
+    let mut server = within(&[]);
+    let url = format!("http://{}", server.address());
+    within(&["health", "--url", &url]).assert_exit_code(0);
+    server.send_terminate();
+    server.assert_exit_code(0);
+}
+
+/// A file in YAML.
+#[track_caller]
+fn yaml(path: &str) -> Value {
+    let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
+    let mut python = Toolbox::python().command("python");
+    let output = python.args(["-c", script]).arg(repository(path)).output().expect("it runs");
+    assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn the_composition_mounts_files_that_are_there_and_sets_variables_that_plantd_reads() {
+    let composition = yaml("contrib/compose.yaml");
+    let services = composition["services"].as_object().expect("services");
+    for service in services.values() {
+        for mount in service["volumes"].as_array().expect("volumes") {
+            let (source, _) = mount.as_str().expect("a text").split_once(':').expect("a target");
+            match source.strip_prefix("./") {
+                Some(file) => assert_there(&repository("contrib").join(file)),
+                None => assert!(composition["volumes"].get(source).is_some(), "{source}"),
+            }
+        }
+    }
+    let plantd = &services["plantd"];
+    assert_there(
+        &repository("contrib").join(plantd["build"].as_str().expect("a folder")).join("Dockerfile"),
+    );
+    let known = variables();
+    for name in plantd["environment"].as_object().expect("variables").keys() {
+        assert!(known.contains(name), "plantd does not know {name}");
+    }
+}
+
+#[test]
+fn prometheus_scrapes_where_the_composition_serves_metrics_and_grafana_finds_the_dashboard() {
+    let plantd = &yaml("contrib/compose.yaml")["services"]["plantd"];
+    let address = plantd["environment"]["PLANTD_METRICS_LISTEN"].as_str().expect("an address");
+    let (_, port) = address.rsplit_once(':').expect("a port");
+    let scraped = &yaml("contrib/prometheus/prometheus.yml")["scrape_configs"][0];
+    assert_eq!(scraped["static_configs"][0]["targets"][0], format!("plantd:{port}"));
+    let grafana = &yaml("contrib/compose.yaml")["services"]["grafana"]["volumes"];
+    let provider = &yaml("contrib/grafana/provisioning/dashboards/plantd.yaml")["providers"][0];
+    let folder = provider["options"]["path"].as_str().expect("a folder");
+    let mounts = grafana.as_array().expect("volumes").iter().filter_map(Value::as_str);
+    assert!(mounts.into_iter().any(|mount| mount.contains(&format!(":{folder}/plantd.json"))));
+}

@@ -1,0 +1,119 @@
+//! A Debian system with systemd, booted as a container.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use plantd_tests::{Process, Toolbox, copy_folder, is_root, wait_until};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// What runs systemd-nspawn: all processes below it end with this test, however the test ends.
+const GUARD: [&str; 7] =
+    ["--pdeathsig", "KILL", "unshare", "--mount-proc", "--pid", "--fork", "--kill-child"];
+
+/// Its own network has the ports that the machine running the tests may use otherwise.
+const NSPAWN: [&str; 8] = [
+    "systemd-nspawn",
+    "--machine=plantd-test",
+    "--register=no",
+    "--keep-unit",
+    "--link-journal=no",
+    "--private-network",
+    "--console=pipe",
+    "--boot",
+];
+
+/// A file system with Debian, which a test may change. Prints why if there is none, since only root can make one.
+#[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
+pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
+    if !is_root() {
+        println!("claims nothing: only root can make and boot a Debian system");
+        return None;
+    }
+    let debian = Toolbox::debian();
+    // Other file systems may not allow the device files of a system.
+    let beside = debian.folder().parent().expect("it is in the folder of the tools");
+    let folder = tempfile::tempdir_in(beside).expect("a temporary folder can be made");
+    let root = folder.path().join("root");
+    copy_folder(debian.folder(), &root);
+    Some((folder, root))
+}
+
+/// A running system. It has what a real one has, but for a kernel, a network and a display of its own.
+pub(crate) struct Machine {
+    container: Process,
+    root: PathBuf,
+    _folder: TempDir,
+}
+
+impl Machine {
+    /// Boots a new system.
+    pub(crate) fn boot() -> Option<Self> {
+        let (folder, root) = copy_of_debian()?;
+        let mut command = Command::new("setpriv");
+        command.args(GUARD).args(NSPAWN).arg("--directory").arg(&root).stdin(Stdio::null());
+        let machine = Self { container: Process::spawn(&mut command), root, _folder: folder };
+        wait_until("the machine to boot", || {
+            let boot = machine.try_run("systemctl is-active multi-user.target");
+            boot.is_some_and(|output| output.status.success())
+        });
+        Some(machine)
+    }
+
+    /// Its file system, as seen from outside.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Runs a script in the system as root, asserts that it succeeds, and returns what it prints.
+    #[track_caller]
+    pub(crate) fn run(&self, script: &str) -> String {
+        let output = self.try_run(script).expect("the machine runs");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {}\n{printed}{errors}", output.status);
+        printed.trim_end().to_owned()
+    }
+
+    /// Runs a program of this machine in the network of that one, asserts that it succeeds, and returns what it prints.
+    #[track_caller]
+    pub(crate) fn run_beside(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = self.enter(&["--net"]).expect("the machine runs");
+        let output = command.arg(program).args(arguments).output().expect("nsenter runs");
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn try_run(&self, script: &str) -> Option<Output> {
+        let all = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"];
+        let mut command = self.enter(&all)?;
+        Some(command.args(["sh", "-c", script]).output().expect("nsenter runs"))
+    }
+
+    fn enter(&self, namespaces: &[&str]) -> Option<Command> {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.first_process()?]).args(namespaces).stdin(Stdio::null());
+        Some(command)
+    }
+
+    /// The id of its systemd: the child of systemd-nspawn, which is the child of unshare.
+    fn first_process(&self) -> Option<String> {
+        child_of(&child_of(&self.container.id().to_string())?)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let first = self.first_process();
+        self.container.send(Signal::KILL);
+        // Its processes write to the folder, which is removed next.
+        let proc = first.map(|id| Path::new("/proc").join(id));
+        wait_until("the machine to end", || proc.as_ref().is_none_or(|proc| !proc.exists()));
+    }
+}
+
+fn child_of(id: &str) -> Option<String> {
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    children.split_whitespace().next().map(str::to_owned)
+}

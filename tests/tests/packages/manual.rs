@@ -1,0 +1,69 @@
+//! The manual pages and the completions describe the whole command line.
+
+use std::fs;
+use std::process::Command;
+
+use crate::help::{described, printed};
+
+/// The exit codes of `docs/operations.md`.
+const EXIT_CODES: [&str; 6] = ["0", "1", "64", "74", "75", "78"];
+
+#[test]
+fn each_subcommand_has_a_manual_page_with_all_its_flags() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let pages = folder.path().join("new/man");
+    printed(&["man", pages.to_str().expect("UTF-8")]);
+    for subcommand in described() {
+        let name = format!("plantd-{}", subcommand.words.join("-"));
+        let path = pages.join(format!("{}.1", name.trim_end_matches('-')));
+        let page = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}", path.display()));
+        let page = page.replace('\\', "");
+        for flag in subcommand.flags {
+            assert!(page.contains(&format!("fB{flag}fR")), "{name} lacks {flag}: {page}");
+        }
+        assert!(subcommand.words.is_empty() || !page.contains("PLANTD_TOKEN in the environment"));
+    }
+    let page = fs::read_to_string(pages.join("plantd.1")).expect("reads");
+    for code in EXIT_CODES {
+        assert!(page.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))));
+    }
+}
+
+#[test]
+fn the_completions_know_each_subcommand_and_flag() {
+    for shell in ["bash", "fish", "zsh"] {
+        let script = printed(&["completions", shell]);
+        for subcommand in described() {
+            let flags = subcommand.flags.iter().map(|flag| match shell {
+                "fish" => format!("-l {}", flag.trim_start_matches('-')),
+                _ => flag.clone(),
+            });
+            for word in subcommand.words.into_iter().chain(flags) {
+                assert!(script.contains(&word), "{shell} does not know {word}");
+            }
+        }
+    }
+}
+
+/// What bash would offer after these words.
+fn offered(words: &[&str]) -> String {
+    let (last, before) = words.split_last().expect("there are words");
+    let script = format!(
+        "{}\nCOMP_WORDS=({}); COMP_CWORD={}; _plantd plantd '{last}' '{}'; echo \"${{COMPREPLY[@]}}\"",
+        printed(&["completions", "bash"]),
+        words.join(" "),
+        before.len(),
+        before.last().expect("the program"),
+    );
+    let output = Command::new("bash").args(["--norc", "-c", &script]).output().expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+}
+
+#[test]
+fn bash_completes_a_subcommand_and_a_flag() {
+    assert_eq!(offered(&["plantd", "impo"]), "import");
+    assert_eq!(offered(&["plantd", "token", "cre"]), "create");
+    assert_eq!(offered(&["plantd", "--lis"]), "--listen");
+    assert_eq!(offered(&["plantd", "import", "--on-"]), "--on-conflict");
+}

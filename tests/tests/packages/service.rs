@@ -1,0 +1,63 @@
+//! The unit of systemd and its environment file fit the program. `debian.rs` runs the unit.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use plantd_tests::{repository, run_tool};
+
+use crate::help::{default_of, variables};
+
+const UNIT: &str = "contrib/debian/plantd.service";
+
+/// The exposure that systemd may find at most, in tenths.
+const EXPOSURE_MAX: &str = "20";
+
+/// How long the end waits for a stalled reader of the log, in seconds.
+const LOG_SECONDS: u64 = 5;
+
+/// The most connections, and the descriptors for other files.
+const DESCRIPTORS: u64 = 32_768 + 128;
+
+/// The value of a setting in the unit.
+#[track_caller]
+fn setting(name: &str) -> String {
+    let unit = fs::read_to_string(repository(UNIT)).expect("reads");
+    let value = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("{UNIT} does not set {name}")).to_owned()
+}
+
+#[track_caller]
+fn seconds(text: &str) -> u64 {
+    text.strip_suffix('s').and_then(|number| number.parse().ok()).expect("seconds")
+}
+
+#[test]
+fn systemd_finds_that_the_service_is_exposed_to_little() {
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--no-pager", "--offline=true"]);
+    analyze.arg(format!("--threshold={EXPOSURE_MAX}")).arg(repository(UNIT));
+    run_tool(&mut analyze);
+}
+
+#[test]
+fn systemd_waits_for_a_whole_drain_and_allows_every_connection() {
+    let drain = seconds(&default_of("--drain-delay")) + seconds(&default_of("--drain-timeout"));
+    assert!(seconds(&setting("TimeoutStopSec")) > drain + LOG_SECONDS);
+    assert!(setting("LimitNOFILE").parse::<u64>().expect("a number") > DESCRIPTORS);
+}
+
+#[test]
+fn the_environment_file_describes_every_variable_and_sets_none() {
+    let file = fs::read_to_string(repository("contrib/debian/plantd.env")).expect("reads");
+    let mut described = BTreeSet::new();
+    for line in file.lines().filter(|line| !line.is_empty()) {
+        let comment = line.strip_prefix('#').unwrap_or_else(|| panic!("{line} is in force"));
+        if let Some((name, _)) = comment.split_once('=')
+            && !name.contains(' ')
+        {
+            described.insert(name.to_owned());
+        }
+    }
+    assert_eq!(described, variables());
+}
