@@ -59,6 +59,7 @@ fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
     assert_eq!(only("VOLUME"), data);
     let user = only("USER");
     let (owner, group) = user.split_once(':').expect("a user and a group");
+    assert!(owner != "0" && group != "0", "the image runs as root");
     let mut install = Command::new("install");
     install.args(["--directory", "--mode", "0750", "--owner", owner, "--group", group]);
     run_tool(install.arg(root.join(data.trim_start_matches('/'))));
