@@ -25,7 +25,7 @@ const PROGRAMS_AT_A_TIME: usize = 2;
 const TESTS_AT_A_TIME: &str = "4";
 
 /// The programs that take longest, which start first.
-const SLOWEST: [&str; 5] = ["torture", "access", "pages", "postgres", "sockets"];
+const SLOWEST: [&str; 6] = ["torture", "access", "pages", "postgres", "sockets", "packages"];
 
 /// The black-box tests that apply to every store; they run on a data folder and on PostgreSQL.
 const TESTS_OF_ANY_STORE: [&str; 7] =

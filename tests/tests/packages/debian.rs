@@ -98,10 +98,10 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     assert_eq!(plant(&machine, url, &token), r#"{"id":1,"name":"Rosa"}"#);
 
     machine.run("dpkg --remove plantd");
-    machine.run("! systemctl is-active plantd; ! test -e /usr/bin/plantd");
+    machine.run("! systemctl is-active plantd && ! test -e /usr/bin/plantd");
     machine.run("test -d /var/lib/plantd/plants && grep -q 127.0.0.1:80 /etc/plantd/plantd.env");
 
     machine.run("dpkg --purge plantd </dev/null");
     assert_eq!(machine.run("find / -xdev -name '*plantd*'"), "");
-    machine.run("! getent passwd plantd; ! getent group plantd");
+    machine.run("! getent passwd plantd && ! getent group plantd");
 }
