@@ -1,7 +1,6 @@
 //! What the program's help says about its command line.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use plantd_tests::Launch;
 
@@ -63,10 +62,4 @@ pub(crate) fn default_of(flag: &str) -> String {
     let line = help.lines().find(|line| line.trim_start().starts_with(flag)).expect("the flag");
     let (_, default) = line.split_once("[default: ").expect("a default");
     default.trim_end_matches(']').to_owned()
-}
-
-/// Whether a path is a file or folder that is there.
-#[track_caller]
-pub(crate) fn assert_there(path: &Path) {
-    assert!(path.exists(), "{} is missing", path.display());
 }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use plantd_tests::{Process, Toolbox, program, repository, run_tool};
 use serde_json::Value;
 
-use crate::help::{assert_there, variables};
+use crate::help::variables;
 use crate::machine::copy_of_debian;
 
 /// An instruction of the Dockerfile, and what follows it.
@@ -18,6 +19,11 @@ fn instructions() -> Vec<(String, String)> {
     let joined = lines.replace("\\\n", " ");
     let words = joined.lines().filter_map(|line| line.split_once(' '));
     words.map(|(name, rest)| (name.to_owned(), rest.trim().to_owned())).collect()
+}
+
+#[track_caller]
+fn assert_there(path: &Path) {
+    assert!(path.exists(), "{} is missing", path.display());
 }
 
 /// The only instruction with this name.

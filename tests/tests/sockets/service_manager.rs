@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use plantd_tests::{DEADLINE, IO, Launch, TestServer};
 use tempfile::TempDir;
 
-/// The messages of a service manager fit.
+/// Longer than any message, in bytes.
 const MESSAGE_MAX_BYTES: usize = 4096;
 
 /// The end at which a service manager hears.
