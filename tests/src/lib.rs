@@ -10,6 +10,7 @@
 //!   answers by a script, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a
 //!   test sets, and [`SmallDisk`] a disk that becomes full.
 //! - [`token_command`] is `plantd token`. [`Scrape`] is what a server exports for Prometheus.
+//!   [`CommandHelp`] is what a command says about itself.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`Followers`] copy it by
@@ -34,6 +35,7 @@ mod event_stream;
 mod fake_server;
 mod folder;
 mod follower;
+mod help;
 pub mod history;
 mod launch;
 mod ledger;
@@ -63,6 +65,7 @@ pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, Script, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, read_line_of_pipe, repository};
 pub use follower::{Followed, FollowedEvent, Followers, revision_of};
+pub use help::{CommandHelp, default_of, printed, variables};
 pub use launch::{CONFIGURATION, IO, Launch, TOKEN, USAGE, copy_program, program};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 const CLIENTS: i64 = 16;
 
-/// More lines than the queue and the pipe hold.
-const MANY: i64 = 100_000;
+/// More lines than the queue and the pipe hold, of the length that [`long_request`] makes.
+const MANY: i64 = 50_000;
 
 /// More lines than the pipe holds.
 const SOME: i64 = 2_000;
@@ -50,6 +50,12 @@ impl UnreadPipe {
     }
 }
 
+/// A create whose line in the log is twice as long as usual.
+fn long_request(id: i64) -> String {
+    let lines = format!("X-Request-Id: {}\r\nContent-Type:", "x".repeat(128));
+    create_request(&plant_body(id, "Rosa", None)).replacen("Content-Type:", &lines, 1)
+}
+
 /// Creates this many plants over a few connections, and returns the statuses of the answers.
 fn create(server: &TestServer, plants: i64) -> Vec<u16> {
     thread::scope(|scope| {
@@ -57,7 +63,7 @@ fn create(server: &TestServer, plants: i64) -> Vec<u16> {
             let mut connection = server.connect();
             let ids = (client..plants).step_by(usize::try_from(CLIENTS).expect("small"));
             let create_one = |id| {
-                connection.send(create_request(&plant_body(id, "Rosa", None)));
+                connection.send(long_request(id));
                 connection.receive().status
             };
             ids.map(create_one).collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::{env, fs};
 
-use plantd_tests::{Document, Launch, Scrape, repository};
+use plantd_tests::{CommandHelp, Document, Scrape, repository};
 
 use crate::contrib::Servers;
 
@@ -12,34 +12,13 @@ const REFERENCE: &str = "docs/reference.md";
 /// The variable that asks for a new document instead of a comparison.
 const WRITE: &str = "PLANTD_WRITE_REFERENCE";
 
-/// What a command prints.
-fn help_of(words: &[&str]) -> String {
-    // A help shows the values of the environment.
-    let launch = Launch::new()
-        .without_environment("PLANTD_LISTEN")
-        .without_environment("PLANTD_DRAIN_DELAY");
-    let mut process = launch.arguments(words).arguments(["--help"]).spawn();
-    process.assert_exit_code(0);
-    process.stdout()
-}
-
-/// The names of the commands in a help.
-fn commands_in(help: &str) -> Vec<&str> {
-    let commands = help.split_once("Commands:\n").map_or("", |(_, commands)| commands);
-    let lines = commands.lines().take_while(|line| !line.is_empty());
-    // The lines that continue a description are indented further.
-    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty() && *name != "help").collect()
-}
-
-/// The help of a command and of all commands below it, each under its own heading.
-fn commands(words: &[&str], text: &mut String) {
-    let help = help_of(words);
-    let name = [&["plantd"], words].concat().join(" ");
-    text.push_str(&format!("### {name}\n\n```text\n{}\n```\n\n", help.trim_end()));
-    for command in commands_in(&help) {
-        commands(&[words, &[command]].concat(), text);
-    }
+/// The help of each command, under a heading of its own.
+fn commands() -> String {
+    let commands = CommandHelp::all().into_iter().map(|CommandHelp { words, text }| {
+        let name = [&["plantd".to_owned()], &words[..]].concat().join(" ");
+        format!("### {name}\n\n```text\n{}\n```\n\n", text.trim_end())
+    });
+    commands.collect()
 }
 
 /// A table of the metrics of servers on each store.
@@ -69,10 +48,7 @@ fn the_reference_lists_the_commands_and_metrics_of_the_program() {
     let mut text = String::new();
     for part in Document::read(REFERENCE).parts() {
         match part.heading() {
-            "Commands" => {
-                text.push_str("\n## Commands\n\n");
-                commands(&[], &mut text);
-            }
+            "Commands" => text.push_str(&format!("\n## Commands\n\n{}", commands())),
             "Metrics" => text.push_str(&format!("## Metrics\n\n{}", metrics())),
             heading if heading.starts_with('#') => {
                 text.push_str(&format!("{heading}\n{}", part.text()))

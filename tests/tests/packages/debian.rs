@@ -1,11 +1,11 @@
 //! The Debian package, installed in a booted Debian system: systemd runs the service in the sandbox of its unit.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plantd_tests::{program, repository, run_tool, wait_until};
 
+use crate::cargo;
 use crate::machine::Machine;
 
 /// The address of the service after the installation.
@@ -15,16 +15,9 @@ const URL: &str = "http://127.0.0.1:8080";
 #[track_caller]
 fn package(version: &str, folder: &Path) -> PathBuf {
     let path = folder.join(format!("plantd_{version}.deb"));
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Dependencies that read these variables would be built again.
-    for (name, _) in env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-            cargo.env_remove(name);
-        }
-    }
-    cargo.current_dir(repository(".")).args(["xtask", "deb", "--version", version]);
-    run_tool(cargo.arg("--output").arg(&path).arg(program()));
+    let mut deb = cargo();
+    deb.args(["xtask", "deb", "--version", version]).arg("--output").arg(&path);
+    run_tool(deb.arg(program()));
     path
 }
 

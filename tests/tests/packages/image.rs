@@ -6,10 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use plantd_tests::{Process, Toolbox, program, repository, run_tool};
+use plantd_tests::{Process, Toolbox, program, repository, run_tool, variables};
 use serde_json::Value;
 
-use crate::help::variables;
 use crate::machine::copy_of_debian;
 
 /// An instruction of the Dockerfile, and what follows it.

@@ -1,8 +1,27 @@
 //! What is installed: the Debian package and its service, the image, the manual pages and the completions.
 
 mod debian;
-mod help;
 mod image;
+mod install;
 mod machine;
 mod manual;
 mod service;
+
+use std::env;
+use std::process::Command;
+
+use plantd_tests::repository;
+
+/// The cargo that runs the tests, in the checkout.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Dependencies that read these variables would be built again.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.current_dir(repository("."));
+    cargo
+}

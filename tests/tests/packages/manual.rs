@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use crate::help::{Described, described, printed};
+use plantd_tests::{CommandHelp, printed};
 
 /// The exit codes of `docs/operations.md`.
 const EXIT_CODES: [&str; 6] = ["0", "1", "64", "74", "75", "78"];
@@ -14,12 +14,12 @@ fn each_subcommand_has_a_manual_page_with_all_its_flags() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pages = folder.path().join("new/man");
     printed(&["man", pages.to_str().expect("UTF-8")]);
-    for subcommand in described() {
+    for subcommand in CommandHelp::all() {
         let name = format!("plantd-{}", subcommand.words.join("-"));
         let path = pages.join(format!("{}.1", name.trim_end_matches('-')));
         let page = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}", path.display()));
         let page = page.replace('\\', "");
-        for flag in subcommand.flags {
+        for flag in subcommand.flags() {
             assert!(page.contains(&format!("fB{flag}fR")), "{name} lacks {flag}: {page}");
         }
         assert!(subcommand.words.is_empty() || !page.contains("PLANTD_TOKEN in the environment"));
@@ -34,10 +34,10 @@ fn each_subcommand_has_a_manual_page_with_all_its_flags() {
 fn the_completions_of_each_shell_name_each_subcommand_and_flag() {
     for shell in ["bash", "fish", "zsh"] {
         let script = printed(&["completions", shell]);
-        for subcommand in described() {
-            let flags = subcommand.flags.iter().map(|flag| match shell {
+        for subcommand in CommandHelp::all() {
+            let flags = subcommand.flags().into_iter().map(|flag| match shell {
                 "fish" => format!("-l {}", flag.trim_start_matches('-')),
-                _ => flag.clone(),
+                _ => flag,
             });
             for word in subcommand.words.into_iter().chain(flags) {
                 assert!(script.contains(&word), "{shell} does not know {word}");
@@ -63,7 +63,8 @@ fn offered(words: &[&str]) -> String {
 
 #[test]
 fn bash_completes_each_subcommand_and_its_flags() {
-    for Described { words, flags } in described() {
+    for help in CommandHelp::all() {
+        let (words, flags) = (&help.words, help.flags());
         let path: Vec<&str> =
             ["plantd"].into_iter().chain(words.iter().map(String::as_str)).collect();
         let offered_flags = offered(&[&path[..], &["--"]].concat());

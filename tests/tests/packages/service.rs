@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use plantd_tests::{repository, run_tool};
-
-use crate::help::{default_of, variables};
+use plantd_tests::{default_of, repository, run_tool, variables};
 
 const UNIT: &str = "contrib/debian/plantd.service";
 
