@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `scale`, `search`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
+//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
 //! and writes tables and plots (`report`).
 
+mod change;
 mod followers;
 mod load;
 mod measure;
@@ -22,6 +23,8 @@ use self::options::Options;
 
 #[derive(Clone, ValueEnum)]
 pub(crate) enum Bench {
+    /// plantd next to an older one (--before), to see whether a change has made it slower
+    Change,
     /// A store of ten million plants next to one of 100,000
     Scale,
     /// Searches of names in ten million plants, next to PostgreSQL and SQLite
@@ -39,6 +42,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
     let options = &Options::new(arguments)?;
     match bench {
         None => suite::run(options),
+        Some(Bench::Change) => change::run(options),
         Some(Bench::Followers) => followers::run(options),
         Some(Bench::Scale) => scale::run(options),
         Some(Bench::Search) => search::run(options),

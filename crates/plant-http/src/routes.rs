@@ -15,7 +15,7 @@ use crate::access::token_record::Scope;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{events, export, health, import, metrics, plants, tags, token};
-use crate::metrics::Metrics;
+use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
 use crate::openapi::{self, Endpoint};
 use crate::pages;
@@ -95,7 +95,7 @@ impl Routes {
     }
 
     /// What each path needs, and where its requests are counted.
-    pub(crate) fn table(self, metrics: &Metrics) -> RouteTable {
+    pub(crate) fn table(self, metrics: &RequestMetrics) -> RouteTable {
         let other = Rc::new(metrics.other());
         let entry = |reads, endpoints| {
             let changes = self.changes();

@@ -105,9 +105,10 @@ impl PlantService {
     /// The rules, for the requests of one thread. Each request counts references to them, and threads that count in the
     /// same memory slow each other.
     pub(crate) fn policy(&self, routes: Routes) -> Rc<Policy> {
+        let metrics = self.metrics.of_thread();
         Rc::new(Policy {
-            routes: routes.table(&self.metrics),
-            metrics: self.metrics.clone(),
+            routes: routes.table(&metrics),
+            metrics,
             gate: Gate { tokens: Rc::new(self.tokens.clone()) },
             cors_origins: self.cors_origins.clone(),
             draining: Arc::clone(&self.draining),

@@ -294,6 +294,14 @@ impl Client {
     }
 }
 
+/// Has a server create this many plants in a folder.
+pub(super) fn fill(server: &Contender, folder: &Path, plants: u64) -> anyhow::Result<()> {
+    println!("{} creates {plants} plants", server.name);
+    let load = Load { plants_max: plants, ..Load::new(Request::Create, Duration::MAX) };
+    serve(server, 1, folder, |servers| load.run(servers, &AtomicU64::new(0)))?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;

@@ -4,19 +4,18 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use super::load::{CONNECTIONS, Load, Request};
+use super::load::{CONNECTIONS, Load, Request, fill};
 use super::measure::Target::{self, AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results, quotients};
 use super::options::Options;
 use super::plants::write_file;
 use super::program::{
     BARE, BARE_BUILD, BEFORE, CEILING, CEILING_BUILD, FASTIFY, PLANTD, build, output, peers,
-    plantds, serve, transfer,
+    plantds, transfer,
 };
 use super::report::{bars, claims, machine, measurements, number, publish};
 use crate::tools;
@@ -53,10 +52,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let stores: Vec<_> = servers.iter().map(|server| material.path().join(server.name)).collect();
     for (server, store) in servers.iter().zip(&stores).filter(|_| has_reads) {
-        println!("{} creates {stored} plants", server.name);
         fs::create_dir(store)?;
-        let fill = Load { plants_max: stored, ..Load::new(Request::Create, Duration::MAX) };
-        serve(server, 1, store, |servers| fill.run(servers, &AtomicU64::new(0)))?;
+        fill(server, store, stored)?;
     }
     let file = material.path().join("plants.ndjson");
     write_file(&file, 1..=imported)?;

@@ -34,8 +34,7 @@ pub(crate) async fn read(
     families.extend(followers.metrics());
     families.extend(repository.metrics());
     // The metrics of the process are read from files.
-    let gathered = web::block(move || metrics.registry.gather()).await;
-    families.extend(gathered.map_err(Failure::internal)?);
+    families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
     families.sort_by(|one, other| one.name().cmp(other.name()));
     let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;
     Ok(HttpResponse::Ok()

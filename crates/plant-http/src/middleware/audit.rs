@@ -51,10 +51,11 @@ impl AuditedImport {
     }
 
     fn log(&self, outcome: &str, plant: PlantId) {
-        let (of_request, of_plant) = (self.context.fields(), ("plant", plant.get()));
-        let fields: [&dyn Source; 2] = [&of_request.as_slice(), &of_plant];
-        let all: [&dyn Source; 2] = [&("outcome", outcome), &fields.as_slice()];
-        let text = format_args!("{outcome}{}", AsText(&fields.as_slice()));
+        let of_request = self.context.fields();
+        let of_plant = [Some(("plant", plant.get().into()))];
+        let all: [&dyn Source; 3] =
+            [&("outcome", outcome), &of_request.as_slice(), &of_plant.as_slice()];
+        let text = format_args!("{outcome}{}{}", AsText(&of_request), AsText(&of_plant));
         log_fields::log(Level::Debug, IMPORT_LOG, text, &all.as_slice());
     }
 }

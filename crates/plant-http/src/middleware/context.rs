@@ -171,7 +171,7 @@ impl RequestContext {
     pub(crate) fn log_error(&self, message: &str) {
         let fields = self.fields();
         let all: [&dyn Source; 2] = [&("message", message), &fields.as_slice()];
-        let text = format_args!("{message}:{}", AsText(&fields.as_slice()));
+        let text = format_args!("{message}:{}", AsText(&fields));
         log_fields::log(Level::Error, ERROR_LOG, text, &all.as_slice());
     }
 

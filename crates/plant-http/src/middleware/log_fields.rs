@@ -3,30 +3,19 @@
 
 use std::fmt;
 
-use log::kv::{Error, Key, Source, Value, VisitSource};
+use log::kv::{Source, Value};
 use log::{Level, Record};
 
 /// A field, if the line has it.
 pub(crate) type Field<'a> = Option<(&'static str, Value<'a>)>;
 
 /// Shows fields as ` name=value`.
-pub(crate) struct AsText<'a>(pub(crate) &'a dyn Source);
+pub(crate) struct AsText<'a>(pub(crate) &'a [Field<'a>]);
 
 impl fmt::Display for AsText<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct Writer<'a, 'b>(&'a mut fmt::Formatter<'b>);
-
-        impl<'fields> VisitSource<'fields> for Writer<'_, '_> {
-            fn visit_pair(
-                &mut self,
-                name: Key<'fields>,
-                value: Value<'fields>,
-            ) -> Result<(), Error> {
-                Ok(write!(self.0, " {name}={value}")?)
-            }
-        }
-
-        self.0.visit(&mut Writer(formatter)).map_err(|_| fmt::Error)
+        let mut fields = self.0.iter().flatten();
+        fields.try_for_each(|(name, value)| write!(formatter, " {name}={value}"))
     }
 }
 

@@ -7,7 +7,7 @@ use actix_http::RequestHead;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::errors::{ErrorNumber, Failure};
-use crate::metrics::Metrics;
+use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
 use crate::route_table::{RouteEntry, RouteTable};
 use crate::server::drain::Draining;
@@ -15,7 +15,7 @@ use crate::server::http1::framing;
 
 pub(crate) struct Policy {
     pub(crate) routes: RouteTable,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: RequestMetrics,
     pub(crate) gate: Gate,
     pub(crate) cors_origins: Vec<CorsOrigin>,
     pub(crate) draining: Arc<Draining>,

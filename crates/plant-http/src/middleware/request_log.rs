@@ -15,7 +15,7 @@ use log::kv::{Source, ToValue as _, Value};
 
 use crate::errors::ErrorNumber;
 use crate::middleware::context::{ImportCounts, RequestContext};
-use crate::middleware::log_fields::{self, AsText, Field};
+use crate::middleware::log_fields::{self, AsText};
 
 const ACCESS_LOG: &str = "plantd::access";
 const AUDIT_LOG: &str = "plantd::audit";
@@ -51,15 +51,17 @@ impl RequestLog<'_> {
         let context = self.context.fields();
         let counts = self.context.import.get();
         let counts = counts.as_ref().map(ImportCounts::fields);
-        let error: Field<'_> = self.error.map(|error| ("error", (error as i32).into()));
-        let end: [&dyn Source; 3] =
-            [&context.as_slice(), &counts.as_ref().map(|counts| counts.as_slice()), &error];
+        let counts = counts.as_ref().map_or(&[][..], |counts| counts);
+        let error = [self.error.map(|error| ("error", (error as i32).into()))];
+        let all: [&dyn Source; 4] =
+            [&begin.as_slice(), &context.as_slice(), &counts, &error.as_slice()];
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
+        let (context, counts, error) = (AsText(&context), AsText(counts), AsText(&error));
         log_fields::log(
             Level::Info,
             if is_change { AUDIT_LOG } else { ACCESS_LOG },
-            format_args!("{peer} {method} {path} {status} {micros}us{}", AsText(&end.as_slice())),
-            &[&begin.as_slice() as &dyn Source, &end.as_slice()].as_slice(),
+            format_args!("{peer} {method} {path} {status} {micros}us{context}{counts}{error}"),
+            &all.as_slice(),
         );
     }
 }
