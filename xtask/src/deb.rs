@@ -55,7 +55,7 @@ pub(crate) fn make(
     write_manual(&absolute(program)?, &built)?;
     deb.args(["deb", "--no-build", "--strip", "--package", "plantd", "--output"]);
     deb.arg(absolute(output)?).args(options).current_dir(&workspace.workspace_root);
-    deb.env("SOURCE_DATE_EPOCH", source_date(workspace));
+    deb.env("SOURCE_DATE_EPOCH", source_date(workspace)?);
     cargo::run(deb.env("CARGO_TARGET_DIR", folder.path()))
 }
 
@@ -75,11 +75,12 @@ pub(crate) fn write_manual(program: &Path, folder: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The time of the last commit, in seconds since 1970, or 0 outside git: the time of all files that are made.
-pub(crate) fn source_date(workspace: &Metadata) -> String {
+/// The time of the last commit, in seconds since 1970, or 0 in sources without git: the time of all files that are made.
+pub(crate) fn source_date(workspace: &Metadata) -> anyhow::Result<String> {
+    if !workspace.workspace_root.join(".git").exists() {
+        return Ok("0".to_owned());
+    }
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"]).current_dir(&workspace.workspace_root);
-    let date = git.output().ok().filter(|output| output.status.success());
-    let date = date.and_then(|output| String::from_utf8(output.stdout).ok());
-    date.map_or_else(|| "0".to_owned(), |date| date.trim_end().to_owned())
+    Ok(cargo::run_for_output(&mut git)?.trim_end().to_owned())
 }

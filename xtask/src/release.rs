@@ -20,18 +20,26 @@ const PACKAGE: &str = "plantd";
 const SUMS: &str = "SHA256SUMS";
 
 /// The files of the checkout in the archive, beside the program and what is made from it.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "CHANGELOG.md",
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
     "contrib/debian/plantd.env",
     "contrib/debian/plantd.service",
+    "contrib/debian/plantd.sysusers",
 ];
 
 /// Makes a release, and with `check` the same one again elsewhere.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
+    let mut status = Command::new("git");
+    status.args(["status", "--porcelain"]).current_dir(&workspace.workspace_root);
+    let changed = cargo::run_for_output(&mut status)?;
+    ensure!(
+        changed.is_empty(),
+        "commit these changes first, whose date the release would not have:\n{changed}"
+    );
     let tools = packages::RELEASE.ensure(&workspace)?.join("bin");
     let release = make(&workspace, &tools)?;
     if check {
@@ -91,7 +99,7 @@ fn build(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<PathBuf> {
     build.env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix", "\u{1f}"));
     // ring compiles C.
     build.env("CFLAGS", flags("-ffile-prefix-map", " "));
-    cargo::run(build.env("SOURCE_DATE_EPOCH", deb::source_date(workspace)))?;
+    cargo::run(build.env("SOURCE_DATE_EPOCH", deb::source_date(workspace)?))?;
     Ok(target.join("release").join(PACKAGE).into())
 }
 
@@ -126,7 +134,7 @@ fn archive(
     }
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
-    tar.arg("--mode=u=rwX,go=rX").arg(format!("--mtime=@{}", deb::source_date(workspace)));
+    tar.arg("--mode=u=rwX,go=rX").arg(format!("--mtime=@{}", deb::source_date(workspace)?));
     tar.args(["--use-compress-program", "gzip --no-name --best", "--create", "--file"]);
     tar.arg(release.join(format!("{name}.tar.gz"))).arg("--directory").arg(staging.path());
     cargo::run(tar.arg(name))
@@ -139,7 +147,7 @@ fn bill_of_materials(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<S
     cyclonedx.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5"]);
     cyclonedx.args(["--override-filename", FILE]).current_dir(&workspace.workspace_root);
     // With a date, it chooses no random serial number.
-    cargo::run(cyclonedx.env("SOURCE_DATE_EPOCH", deb::source_date(workspace)))?;
+    cargo::run(cyclonedx.env("SOURCE_DATE_EPOCH", deb::source_date(workspace)?))?;
     // It writes a file into the folder of each member.
     let mut bill = None;
     for package in workspace.workspace_packages() {

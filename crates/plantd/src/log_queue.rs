@@ -203,6 +203,8 @@ impl LogQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     /// Answers the writes in turn: with a number of bytes, or an error.
@@ -238,5 +240,49 @@ mod tests {
             assert_eq!(written, Written { lost_lines, is_cut });
             assert!(output.0.is_empty());
         }
+    }
+
+    /// Takes as many bytes as it has room for.
+    #[derive(Clone, Default)]
+    struct Disk {
+        room: Arc<AtomicUsize>,
+        content: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room.load(Ordering::SeqCst));
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.room.fetch_sub(taken, Ordering::SeqCst);
+            self.content.lock().expect("no panic").extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_line_that_a_full_disk_takes_is_told_once_when_there_is_room_again() {
+        const LINES: u64 = 30;
+        let (queue, disk) = (LogQueue::default(), Disk::default());
+        // For two lines and a half.
+        disk.room.store(18, Ordering::SeqCst);
+        queue.start(disk.clone(), |count| format!("{count} lost\n")).expect("a thread");
+        for _ in 0..LINES {
+            queue.push(b"a line\n", Importance::Kept);
+            queue.flush();
+        }
+        disk.room.store(1_000, Ordering::SeqCst);
+        queue.push(b"the end\n", Importance::Kept);
+        queue.flush();
+        let content = disk.content.lock().expect("no panic").clone();
+        let lost = format!("{} lost", LINES - 2);
+        let expected = ["a line", "a line", "a li", "the end", &lost];
+        assert_eq!(String::from_utf8(content).expect("text").lines().collect::<Vec<_>>(), expected);
+        assert_eq!(queue.dropped_lines().get(), LINES - 2);
     }
 }

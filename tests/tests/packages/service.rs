@@ -11,11 +11,11 @@ const UNIT: &str = "contrib/debian/plantd.service";
 /// The exposure that systemd may find at most, in tenths.
 const EXPOSURE_MAX: &str = "20";
 
-/// How long the end waits for a stalled reader of the log, in seconds.
-const LOG_SECONDS: u64 = 5;
+/// How long the end waits for a stalled reader of the log and for a scrape, in seconds.
+const LAST_SECONDS: u64 = 5 + 1;
 
-/// The most connections, and the descriptors for other files.
-const DESCRIPTORS: u64 = 32_768 + 128;
+/// The most connections, the descriptors for other files, and the connections of scrapers.
+const DESCRIPTORS: u64 = 32_768 + 128 + 64;
 
 /// The value of a setting in the unit.
 #[track_caller]
@@ -39,9 +39,13 @@ fn systemd_finds_that_the_service_is_exposed_to_little() {
 }
 
 #[test]
-fn systemd_waits_for_a_whole_drain_and_allows_every_connection() {
+fn systemd_waits_for_a_whole_drain_allows_every_connection_and_keeps_every_log_line() {
     let drain = seconds(&default_of("--drain-delay")) + seconds(&default_of("--drain-timeout"));
-    assert!(seconds(&setting("TimeoutStopSec")) > drain + LOG_SECONDS);
+    assert!(seconds(&setting("TimeoutStopSec")) > drain + LAST_SECONDS);
+    // A drain that timed out must not start the server again.
+    assert_eq!(setting("SuccessExitStatus"), "75");
+    // Each audit line counts, however many there are.
+    assert_eq!(setting("LogRateLimitIntervalSec"), "0");
     assert!(setting("LimitNOFILE").parse::<u64>().expect("a number") > DESCRIPTORS);
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 
 use plantd_tests::{DEADLINE, IO, Launch, TestServer};
@@ -51,11 +52,11 @@ fn a_service_manager_hears_when_the_server_is_ready_and_when_the_drain_begins() 
     let launch = Launch::new().environment("NOTIFY_SOCKET", &manager.path);
     // The server still drains when the test looks.
     let mut server = TestServer::start_with(launch.environment("PLANTD_DRAIN_DELAY", "1h"));
-    assert_eq!(manager.hear(), "READY=1\n");
+    assert_eq!(manager.hear(), "READY=1");
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     manager.assert_silence();
     server.process().send_terminate();
-    assert_eq!(manager.hear(), "STOPPING=1\n");
+    assert_eq!(manager.hear(), "STOPPING=1");
     assert_eq!(server.client().read(1).status, 200);
 }
 
@@ -81,4 +82,29 @@ fn a_service_manager_that_is_gone_does_not_keep_the_server_from_serving() {
     for message in ["READY=1", "STOPPING=1"] {
         assert!(log.contains(&format!("cannot tell the service manager {message}")), "{log}");
     }
+}
+
+#[test]
+fn a_service_manager_that_has_stalled_does_not_keep_the_server_from_serving_and_draining() {
+    let manager = Manager::listen();
+    let other = UnixDatagram::unbound().expect("a socket can be made");
+    other.set_nonblocking(true).expect("it need not wait");
+    while other.send_to(b"full", &manager.path).is_ok() {}
+    let launch = Launch::new().environment("NOTIFY_SOCKET", &manager.path);
+    let mut server = TestServer::start_with(launch);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_service_manager_hears_at_an_abstract_socket() {
+    let name = format!("plantd-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = UnixDatagram::bind_addr(&address).expect("the name is free");
+    socket.set_read_timeout(Some(DEADLINE)).expect("it can wait");
+    let launch = Launch::new().environment("NOTIFY_SOCKET", format!("@{name}"));
+    let _server = TestServer::start_with(launch);
+    let mut message = [0; MESSAGE_MAX_BYTES];
+    let length = socket.recv(&mut message).expect("the server says something");
+    assert_eq!(&message[..length], b"READY=1");
 }

@@ -7,12 +7,12 @@ mod listen;
 mod metrics;
 mod monitoring;
 mod server_address;
+mod service_manager;
 mod stop_signal;
 mod tokens;
 
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ use plant_store::{
     PlantRepository,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sd_notify::NotifyState;
 
 use self::certificate::Certificate;
 use self::listen::{ListenAddress, ListenOptions};
 use self::monitoring::Monitoring;
 use self::server_address::ServerAddress;
+use self::service_manager::{READY, STOPPING, notify};
 use self::stop_signal::StopSignal;
 use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder, plants_folder};
@@ -158,14 +158,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         let stop = stop_signal.once_ready();
         let stop = async {
             stop.await;
-            notify(NotifyState::Stopping);
+            notify(STOPPING);
         };
         if let Some(advice) = advice_to_show {
             log::info!("first start: {advice}");
         }
         let monitoring = metrics_socket.map(|socket| Monitoring::start(socket, service.clone()));
         address.say_ready()?;
-        notify(NotifyState::Ready);
+        notify(READY);
         let served = plant_http::serve(socket, service, config, stop).await;
         if let Some(monitoring) = monitoring {
             monitoring.end().await;
@@ -189,13 +189,6 @@ fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocke
     socket.with_context(|| {
         format!("cannot listen on {address}; choose another with --metrics-listen")
     })
-}
-
-/// Tells the service manager, if one asked for it in `NOTIFY_SOCKET` (`man sd_notify`).
-fn notify(state: NotifyState<'_>) {
-    if let Err(cause) = sd_notify::notify(slice::from_ref(&state)) {
-        log::warn!("cannot tell the service manager {state}: {cause}");
-    }
 }
 
 /// Raises the limit of open files to its maximum, and returns how many connections that allows.

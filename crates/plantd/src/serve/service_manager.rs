@@ -1,0 +1,37 @@
+//! What the service manager is told (`man sd_notify`). The crate sd-notify 0.5 knows no abstract sockets, and waits forever for a
+//! manager that has stalled.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The server takes requests.
+pub(super) const READY: &str = "READY=1";
+
+/// The drain has begun.
+pub(super) const STOPPING: &str = "STOPPING=1";
+
+/// How long a manager that has stalled may keep the server from its work.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Tells the service manager, if there is one that asked for it.
+pub(super) fn notify(state: &str) {
+    let socket = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
+    if let Some(cause) = socket.and_then(|socket| send(&socket, state).err()) {
+        log::warn!("cannot tell the service manager {state}: {cause}");
+    }
+}
+
+fn send(address: &OsStr, state: &str) -> io::Result<()> {
+    let address = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(address)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+    socket.send_to_addr(state.as_bytes(), &address).map(drop)
+}
