@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// Makes a package for a trial, which need not be small.
+/// Makes a package for the tests, without spending time on compression.
 pub(crate) fn run(Arguments { program, version, output }: &Arguments) -> anyhow::Result<()> {
     make(&cargo::workspace()?, program, output, &["--fast", "--deb-version", version])
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask release`: the files of a release. Their bytes depend on the sources and the toolchain alone, and neither on
-//! the folder nor on the time.
+//! `cargo xtask release`: the files of a release. Their bytes depend on the sources and the tools (compiler, linker, tar, gzip)
+//! alone, and neither on the folder nor on the time.
 
 use std::env;
 use std::fs;

@@ -20,7 +20,7 @@ pub(crate) struct RouteTable {
 pub(crate) struct RouteEntry {
     /// What GET and HEAD need.
     pub(crate) reads: Access,
-    /// What every other method needs but OPTIONS, which needs nothing.
+    /// What the other methods need. OPTIONS needs nothing.
     pub(crate) changes: Access,
     pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
     /// Of the methods that the route does not have.

@@ -111,9 +111,9 @@ impl Cli {
         })
     }
 
-    /// The program as its help shows it.
+    /// The program with the options of `serve` too, as the help, the completions and the manual page show it.
     pub(crate) fn documented() -> clap::Command {
-        with_serve_options(Self::command())
+        ServeOptions::augment_args(Self::command())
     }
 
     /// `plantd` without a subcommand is `plantd serve`. The program does not have the options of `serve` too, because clap would
@@ -123,7 +123,7 @@ impl Cli {
         let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
         match first {
             "-V" | "--version" => {}
-            "-h" | "--help" => command = with_serve_options(command),
+            "-h" | "--help" => command = Self::documented(),
             _ if first.starts_with('-') || arguments.len() == 1 => {
                 arguments.insert(1, "serve".into());
             }
@@ -137,11 +137,6 @@ impl Cli {
         }
         Ok(cli)
     }
-}
-
-/// The program with the options of `serve` too, which the help, the completions and the manual page show.
-fn with_serve_options(command: clap::Command) -> clap::Command {
-    ServeOptions::augment_args(command)
 }
 
 /// `Some` if a wrong value came from the environment, because its flag is not on the command line. Contains that flag,

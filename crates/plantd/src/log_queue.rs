@@ -123,17 +123,14 @@ impl LogQueue {
                 }
                 let written = write_lines(&mut output, &lines, is_cut);
                 is_cut = written.is_cut;
-                // The notice is the last line. If it is lost, the next one tells what this one would have told.
-                let lost = match written.lost_lines {
-                    0 => {
-                        untold = 0;
-                        0
-                    }
-                    lost if has_notice => lost - 1,
-                    lost => lost,
-                };
-                untold += lost;
-                queue.0.dropped_lines.inc_by(lost);
+                if written.lost_lines == 0 {
+                    untold = 0;
+                } else {
+                    // The notice, which is the last line, is lost too. The next one tells what this one would have told.
+                    let lost = written.lost_lines - u64::from(has_notice);
+                    untold += lost;
+                    queue.0.dropped_lines.inc_by(lost);
+                }
                 queue.has_written();
                 lines.clear();
                 lines.shrink_to(CAPACITY_KEPT_BYTES);

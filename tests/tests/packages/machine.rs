@@ -40,7 +40,7 @@ pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
     Some((folder, root))
 }
 
-/// A running system. It has what a real one has, but for a kernel, a network and a display of its own.
+/// A running system. It shares the kernel of this machine, and its network has no way out.
 pub(crate) struct Machine {
     container: Process,
     root: PathBuf,

@@ -147,7 +147,7 @@ impl Remote {
     }
 }
 
-/// Sends requests to a server, and follows it nowhere else.
+/// A client that follows no redirects.
 pub(crate) fn agent() -> Agent {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()

@@ -31,7 +31,7 @@ impl Monitoring {
         Self { end, server: rt::spawn(serve) }
     }
 
-    /// Ends the server, after the other one: the drain can be watched.
+    /// Ends the server. To be called after the drain of the other server, so that a scraper sees the drain.
     pub(super) async fn end(self) {
         // Fails if the server has ended by itself.
         let _ = self.end.send(());
