@@ -397,4 +397,9 @@ fn health_tells_whether_a_server_is_ready() {
     assert!(output(&health, server.data(), 1).1.contains("not ready"));
     server.kill();
     assert!(output(&health, server.data(), IO).1.contains("nothing listens"));
+
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", silent.local_addr().expect("an address"));
+    let health = ["health", "--url", &url];
+    assert!(output(&health, server.data(), 1).1.contains("does not answer within 3 s"));
 }

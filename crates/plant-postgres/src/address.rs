@@ -76,10 +76,16 @@ impl PostgresUrl {
         ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
-    /// Whether TLS may be used.
+    /// Whether TLS may be used: never over a Unix socket, unless `sslmode` requires TLS, which then fails.
     #[must_use]
     pub fn may_use_tls(&self) -> bool {
-        self.config.get_ssl_mode() != SslMode::Disable
+        let is_unix = |host: &Host| matches!(host, Host::Unix(_));
+        match self.config.get_ssl_mode() {
+            SslMode::Disable => false,
+            SslMode::Require => true,
+            // The addresses, if there are any, belong to the hosts.
+            _ => self.config.get_hosts().is_empty() || !self.config.get_hosts().iter().all(is_unix),
+        }
     }
 
     /// Whether an attacker on the network could read the traffic or impersonate the server: true for TCP to another
@@ -268,6 +274,20 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_for_hosts_of_a_network_and_can_be_disabled_and_required() {
+        for (url, may_use_tls) in [
+            ("postgres://one/plants", true),
+            ("postgres:///plants?hostaddr=127.0.0.1", true),
+            ("postgres://one/plants?sslmode=disable", false),
+            ("postgres://%2Frun%2Fpostgresql/plants", false),
+            ("postgres://%2Frun%2Fpostgresql,one/plants", true),
+            ("postgres://%2Frun%2Fpostgresql/plants?sslmode=require", true),
+        ] {
+            assert_eq!(parse(url).expect("a URL").may_use_tls(), may_use_tls, "{url}");
+        }
+    }
+
+    #[test]
     fn every_sslmode_with_verification_verifies_everything() {
         for mode in ["require", "verify-ca", "verify-full"] {
             let url = format!("postgres://one/plants?sslmode={mode}&sslrootcert=%2Fa%20b.pem");
@@ -275,7 +295,6 @@ mod tests {
             assert_eq!(url.config.get_ssl_mode(), SslMode::Require, "{mode}");
             assert_eq!(url.root_certificates(), Some(Path::new("/a b.pem")));
         }
-        assert!(!parse("postgres://one/plants?sslmode=disable").expect("a URL").may_use_tls());
         assert!(parse("postgres://one/plants?sslmode=maybe").is_err());
     }
 }

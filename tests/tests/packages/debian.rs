@@ -41,7 +41,7 @@ fn lintian_finds_nothing_in_the_package() {
 #[track_caller]
 fn plant(machine: &Machine, url: &str, token: &str) -> String {
     let authorization = format!("Authorization: Bearer {token}");
-    machine.run_beside("curl", &["-fsS", "-H", &authorization, &format!("{url}/plants/1")])
+    machine.run_in_network("curl", &["-fsS", "-H", &authorization, &format!("{url}/plants/1")])
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     let authorization = format!("Authorization: Bearer {token}");
     let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
     let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
-    machine.run_beside("curl", &[&create[..], &json].concat());
+    machine.run_in_network("curl", &[&create[..], &json].concat());
 
     // A crash is followed by a new start, and a wrong configuration by none.
     machine.run("systemctl kill --signal KILL plantd");

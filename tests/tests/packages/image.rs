@@ -41,16 +41,14 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_image_copies_what_is_there_and_sets_variables_that_plantd_reads() {
-    let copies = instructions().into_iter().filter(|(name, _)| name == "COPY");
-    for (_, paths) in copies.filter(|(_, paths)| !paths.starts_with("--from=")) {
-        let (sources, _) = paths.rsplit_once(' ').expect("a source and a target");
-        sources.split(' ').for_each(|source| assert_there(&repository(source)));
-    }
+fn the_image_sets_variables_that_plantd_reads_and_is_built_by_the_oldest_rust() {
     let known = variables();
     for name in environment().keys() {
         assert!(known.contains(name), "plantd does not know {name}");
     }
+    // Where the check of health asks.
+    assert_eq!(only("EXPOSE"), "8080");
+    assert!(environment()["PLANTD_LISTEN"].ends_with(":8080"));
     let rust = fs::read_to_string(repository("Cargo.toml")).expect("reads");
     let (_, oldest) = rust.split_once("rust-version = \"").expect("a version");
     let (oldest, _) = oldest.split_once('"').expect("its end");
@@ -80,6 +78,9 @@ fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
     };
     let mut server = within(&[]);
     let url = format!("http://{}", server.address());
+    let check = only("HEALTHCHECK");
+    let (_, check) = check.split_once("CMD ").expect("a command");
+    assert_eq!(check, r#"["plantd", "health"]"#);
     within(&["health", "--url", &url]).assert_exit_code(0);
     server.send_terminate();
     server.assert_exit_code(0);

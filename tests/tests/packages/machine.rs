@@ -78,7 +78,7 @@ impl Machine {
 
     /// Runs a program of this machine in the network of that one, asserts that it succeeds, and returns what it prints.
     #[track_caller]
-    pub(crate) fn run_beside(&self, program: &str, arguments: &[&str]) -> String {
+    pub(crate) fn run_in_network(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = self.enter(&["--net"]).expect("the machine runs");
         let output = command.arg(program).args(arguments).output().expect("nsenter runs");
         assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
