@@ -227,7 +227,6 @@ fn fields_in_text(line: &str) -> Option<BTreeMap<String, String>> {
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     let mut add = |name: &str, value: &str| drop(fields.insert(name.to_owned(), value.to_owned()));
-    let is_field = |word: &str| word.contains('=');
     match target {
         "plantd::access" | "plantd::audit" => {
             for (name, word) in
@@ -237,17 +236,13 @@ fn fields_in_text(line: &str) -> Option<BTreeMap<String, String>> {
             }
         }
         "plantd::audit::import" => add("outcome", text.split(' ').next().unwrap_or_default()),
-        _ => {
-            let words = text.split(' ').take_while(|word| !is_field(word)).collect::<Vec<_>>();
-            let message = words.join(" ");
-            add(
-                "message",
-                if text.contains(" id=") { message.trim_end_matches(':') } else { text },
-            );
-            if !text.contains(" id=") {
+        _ => match text.split_once(": id=") {
+            Some((message, _)) => add("message", message),
+            None => {
+                add("message", text);
                 return Some(fields);
             }
-        }
+        },
     }
     for (name, value) in text.split(' ').filter_map(|word| word.split_once('=')) {
         add(name, value);

@@ -23,7 +23,7 @@ pub(crate) struct RouteEntry {
     /// What the other methods need. OPTIONS needs nothing.
     pub(crate) changes: Access,
     pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
-    /// Of the methods that the route does not have.
+    /// The counters of requests with a method that the route does not have.
     pub(crate) other: Rc<EndpointMetrics>,
 }
 
@@ -49,12 +49,13 @@ impl RouteTable {
 
     /// The route of a path, which begins behind the mount of the service.
     pub(crate) fn find(&self, path: &str) -> &RouteEntry {
-        let in_folder = |(folder, route)| {
-            let segment = path.strip_prefix::<&str>(folder)?;
-            (!segment.is_empty() && !segment.contains('/')).then_some(route)
+        let is_in = |folder: &str| {
+            let segment = path.strip_prefix(folder);
+            segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
         };
-        let by_folder = || self.by_folder.iter().map(|(folder, route)| (*folder, route));
-        self.by_path.get(path).or_else(|| by_folder().find_map(in_folder)).unwrap_or(&self.unknown)
+        let by_folder = || self.by_folder.iter().find(|(folder, _)| is_in(folder));
+        let found = self.by_path.get(path).or_else(|| by_folder().map(|(_, route)| route));
+        found.unwrap_or(&self.unknown)
     }
 }
 

@@ -79,12 +79,12 @@ impl PostgresUrl {
     /// Whether TLS may be used: never over a Unix socket, unless `sslmode` requires TLS, which then fails.
     #[must_use]
     pub fn may_use_tls(&self) -> bool {
-        let is_unix = |host: &Host| matches!(host, Host::Unix(_));
+        let hosts = self.config.get_hosts();
         match self.config.get_ssl_mode() {
             SslMode::Disable => false,
             SslMode::Require => true,
-            // The addresses, if there are any, belong to the hosts.
-            _ => self.config.get_hosts().is_empty() || !self.config.get_hosts().iter().all(is_unix),
+            // Without hosts, there are addresses (`hostaddr`).
+            _ => hosts.is_empty() || hosts.iter().any(|host| matches!(host, Host::Tcp(_))),
         }
     }
 

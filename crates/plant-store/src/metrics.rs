@@ -5,11 +5,8 @@
 
 use std::time::Duration;
 
-use prometheus::core::Collector;
-use prometheus::{
-    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, Opts,
-};
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, Opts};
 
 pub use prometheus::proto::MetricFamily;
 
@@ -122,42 +119,6 @@ pub fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("a name of a metric")
 }
 
-/// Counters of seconds that have a label, for all its values.
-///
-/// # Panics
-///
-/// When a name is no name of a metric or of a label.
-#[must_use]
-pub fn second_counters<const N: usize>(
-    name: &str,
-    help: &str,
-    label: &str,
-    values: [&str; N],
-) -> (CounterVec, [Counter; N]) {
-    let counters = CounterVec::new(Opts::new(name, help), &[label]).expect("counters");
-    let each = values.map(|value| counters.with_label_values(&[value]));
-    (counters, each)
-}
-
-/// A counter that has a label, for all its values, so that each is exported before its first event.
-///
-/// # Panics
-///
-/// When a name is no name of a metric or of a label.
-#[must_use]
-pub fn counters<const N: usize>(
-    name: &str,
-    help: &str,
-    label: &str,
-    values: [&str; N],
-) -> IntCounterVec {
-    let counters = IntCounterVec::new(Opts::new(name, help), &[label]).expect("counters");
-    for value in values {
-        counters.with_label_values(&[value]);
-    }
-    counters
-}
-
 /// A histogram without labels.
 ///
 /// # Panics
@@ -169,21 +130,17 @@ pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {
     Histogram::with_opts(options).expect("a histogram")
 }
 
-/// Histograms that have a label, for all its values, so that each is exported before its first observation.
+/// A metric that has one label, and its series for each of these values, so that each is exported before its first event.
 ///
 /// # Panics
 ///
-/// When a name is no name of a metric or of a label, or the buckets are not in order.
+/// When a name is no name of a metric or of a label, or the metric has other labels.
 #[must_use]
-pub fn histograms<const N: usize>(
-    name: &str,
-    help: &str,
-    buckets: &[f64],
-    label: &str,
+pub fn with_series<T: MetricVecBuilder, const N: usize>(
+    metric: prometheus::Result<MetricVec<T>>,
     values: [&str; N],
-) -> (HistogramVec, [Histogram; N]) {
-    let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-    let histograms = HistogramVec::new(options, &[label]).expect("histograms");
-    let each = values.map(|value| histograms.with_label_values(&[value]));
-    (histograms, each)
+) -> (MetricVec<T>, [T::M; N]) {
+    let metric = metric.expect("names of a metric and of its label");
+    let series = values.map(|value| metric.with_label_values(&[value]));
+    (metric, series)
 }

@@ -3,6 +3,7 @@
 use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::Data;
+use plant_store::PlantRepository;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::handlers::Repository;
@@ -16,12 +17,20 @@ pub(crate) async fn ready(
     repository: Repository,
     draining: Data<Draining>,
 ) -> Result<HttpResponse, Failure> {
+    check_ready(repository.as_ref().as_ref(), &draining).await?;
+    Ok(ok())
+}
+
+/// Whether other servers should send requests here.
+pub(crate) async fn check_ready(
+    repository: &dyn PlantRepository,
+    draining: &Draining,
+) -> Result<(), Failure> {
     if draining.has_begun() {
         let message = "the server is shutting down; send the request to another server";
         return Err(Failure::new(ErrorNumber::Busy, message));
     }
-    repository.check_ready().await?;
-    Ok(ok())
+    Ok(repository.check_ready().await?)
 }
 
 fn ok() -> HttpResponse {

@@ -15,6 +15,7 @@ use crate::extract::head::Head;
 use crate::extract::query::NoQuery;
 use crate::handlers::Repository;
 use crate::handlers::events::followers::Followers;
+use crate::handlers::health::check_ready;
 use crate::metrics::Metrics;
 use crate::server::drain::Draining;
 
@@ -33,7 +34,7 @@ pub(crate) async fn read(
     let mut families = current_state(repository.as_ref().as_ref(), &draining).await;
     families.extend(followers.metrics());
     families.extend(repository.metrics());
-    // The metrics of the process are read from files.
+    // This blocks: the metrics of the process are in files.
     families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
     families.sort_by(|one, other| one.name().cmp(other.name()));
     let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;
@@ -46,12 +47,12 @@ pub(crate) async fn read(
 /// What is true of any repository at this moment.
 async fn current_state(repository: &dyn PlantRepository, draining: &Draining) -> Vec<MetricFamily> {
     let (ready, plants, oldest, newest) = tokio::join!(
-        timeout(REPOSITORY_TIMEOUT, repository.check_ready()),
+        timeout(REPOSITORY_TIMEOUT, check_ready(repository, draining)),
         timeout(REPOSITORY_TIMEOUT, repository.count(None)),
         timeout(REPOSITORY_TIMEOUT, repository.events(EventsAfter::Oldest, 1)),
         timeout(REPOSITORY_TIMEOUT, repository.newest_event()),
     );
-    let is_ready = matches!(ready, Ok(Ok(()))) && !draining.has_begun();
+    let is_ready = matches!(ready, Ok(Ok(())));
     let mut families = vec![gauge(
         "plantd_ready",
         "1 while /readyz answers 200 within 2 s, else 0.",

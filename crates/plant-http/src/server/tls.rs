@@ -107,25 +107,39 @@ pub struct UnusableCertificate(&'static str);
 
 impl InForce {
     fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, UnusableCertificate> {
-        let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
-        let chain = chain.map_err(|_| {
-            UnusableCertificate(
-                "the certificate's file is broken PEM; get it again from its issuer",
-            )
-        })?;
-        let own = chain.first().ok_or(UnusableCertificate(
-        "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); give the file with the certificate, best \
-         with its whole chain",
-    ))?;
-        let expires = end_of_validity(own);
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
+        let chain = certificates(chain)?;
+        let expires = chain.first().and_then(end_of_validity);
+        Ok(Self { config: Arc::new(server_config(chain, key)?), expires })
+    }
+}
+
+/// The certificates of a chain, at least one.
+fn certificates(chain: &[u8]) -> Result<Vec<CertificateDer<'static>>, UnusableCertificate> {
+    let chain: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|_| {
+        UnusableCertificate("the certificate's file is broken PEM; get it again from its issuer")
+    })?;
+    if chain.is_empty() {
+        return Err(UnusableCertificate(
+            "the certificate's file has no -----BEGIN CERTIFICATE----- (PEM); give the file with the certificate, best \
+             with its whole chain",
+        ));
+    }
+    Ok(chain)
+}
+
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: &[u8],
+) -> Result<ServerConfig, UnusableCertificate> {
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
         PemError::NoItemsFound => UnusableCertificate(
             "the key's file has no private key as PEM that is not encrypted; give the file of the key, in PKCS#8, SEC1 \
              or PKCS#1",
         ),
         _ => UnusableCertificate("the key's file is broken PEM; get it again from where it was made"),
     })?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has TLS 1.2 and 1.3")
         .with_no_client_auth()
@@ -144,9 +158,8 @@ impl InForce {
                  Ed25519",
             ),
         })?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self { config: Arc::new(config), expires })
-    }
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(config)
 }
 
 /// The end of a certificate's validity (RFC 5280, section 4.1.2.5).

@@ -19,7 +19,7 @@ use crate::server::tls::TlsCertificate;
 /// The number of threads for blocking work, over all workers.
 const BLOCKING_THREADS: usize = 512;
 
-/// Dropping this ends the threads and the connections on them.
+/// The threads that serve connections. Dropping this ends them, and the connections on them.
 pub(super) struct Workers {
     connections: Vec<mpsc::UnboundedSender<(Accepted, OwnedSemaphorePermit)>>,
     /// Closed when every thread has dropped everything it served with. Joining a thread would block this one.

@@ -1,16 +1,14 @@
 //! What the repository on disk measures.
 
 use prometheus::core::Collector;
-use prometheus::{Counter, CounterVec, Histogram, HistogramVec};
+use prometheus::{Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, Opts};
 
 use super::cache::BlockCache;
 use super::room::{RESERVE_BYTES, Room};
 use super::table::Table;
 use super::tree::MergeTree;
 use super::write_ahead_log::LOG_BYTES;
-use crate::metrics::{
-    CommitMetrics, MetricFamily, gauge, gauges, histogram, histograms, second_counters,
-};
+use crate::metrics::{CommitMetrics, MetricFamily, gauge, gauges, histogram, with_series};
 
 /// From a fast disk to one that hardly answers, in seconds.
 const SYNC_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
@@ -34,19 +32,19 @@ pub(super) struct DiskMetrics {
 
 impl Default for DiskMetrics {
     fn default() -> Self {
-        let (compaction_seconds, [flush_seconds, merge_seconds]) = second_counters(
+        let compaction = Opts::new(
             "plantd_compaction_busy_seconds_total",
             "Seconds spent on writing memtables as tables (flush), and on merging tables (merge).",
-            "kind",
-            ["flush", "merge"],
         );
-        let (stall_seconds, [delayed_seconds, stopped_seconds]) = histograms(
+        let (compaction_seconds, [flush_seconds, merge_seconds]) =
+            with_series(CounterVec::new(compaction, &["kind"]), ["flush", "merge"]);
+        let stalls = HistogramOpts::new(
             "plantd_write_stall_seconds",
             "Seconds that a group of writes waited for compaction: slowed down (delayed), or halted (stopped).",
-            STALL_BUCKETS,
-            "kind",
-            ["delayed", "stopped"],
         );
+        let stalls = HistogramVec::new(stalls.buckets(STALL_BUCKETS.to_vec()), &["kind"]);
+        let (stall_seconds, [delayed_seconds, stopped_seconds]) =
+            with_series(stalls, ["delayed", "stopped"]);
         Self {
             commit: CommitMetrics::default(),
             sync_seconds: histogram(

@@ -9,13 +9,15 @@ use ureq::Error;
 use crate::client::remote::{UrlOptions, agent, explained};
 use crate::exit::Stop;
 
-/// How long the answer may take. Less than supervisors give a check by default, such as 5 s in the image.
+/// How long the answer may take. Docker ends the command after the 5 s that the image sets, and would then not show why the check
+/// failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Needs no token. Exit code 1: the server is not ready, or does not answer within 3 s."
-)]
+#[command(after_help = format!(
+    "Needs no token. Exit code 1: the server is not ready, or does not answer within {} s.",
+    ANSWER_TIMEOUT.as_secs()
+))]
 pub(crate) struct HealthOptions {
     #[command(flatten)]
     server: UrlOptions,

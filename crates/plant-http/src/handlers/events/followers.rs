@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plant_store::metrics::{MetricFamily, counters, gauge};
-use prometheus::IntCounterVec;
+use plant_store::metrics::{MetricFamily, gauge, with_series};
 use prometheus::core::Collector as _;
+use prometheus::{IntCounter, IntCounterVec, Opts};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::{ErrorNumber, Failure};
@@ -21,30 +21,46 @@ const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 /// The longest pause. A stream checks its token after the pause, and a revoked token must end the stream within 2 seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why the server ends the stream of a follower that is still there: the follower has read nothing for too long, an event
-/// that it has not read is no longer kept, its token has ended, or the store has failed.
-const DROPPED: [&str; 4] = ["stalled", "fell_behind", "token_ended", "failed"];
-
 /// What all followers of a service share.
 #[derive(Debug)]
 pub(crate) struct Followers {
     places: Arc<Semaphore>,
     most: usize,
     pub(super) newest_text: NewestText,
-    dropped: IntCounterVec,
+    dropped: DroppedStreams,
+}
+
+/// How many streams the server has ended although the client was connected, by reason.
+#[derive(Debug)]
+struct DroppedStreams {
+    all: IntCounterVec,
+    /// The client has read nothing for too long.
+    stalled: IntCounter,
+    /// An event that the client has not read is no longer kept.
+    fell_behind: IntCounter,
+    token_ended: IntCounter,
+    /// The store has failed.
+    failed: IntCounter,
+}
+
+impl Default for DroppedStreams {
+    fn default() -> Self {
+        let all = Opts::new(
+            "plantd_followers_dropped_total",
+            "Event streams that the server ended while the client was connected, by reason.",
+        );
+        let reasons = ["stalled", "fell_behind", "token_ended", "failed"];
+        let (all, [stalled, fell_behind, token_ended, failed]) =
+            with_series(IntCounterVec::new(all, &["reason"]), reasons);
+        Self { all, stalled, fell_behind, token_ended, failed }
+    }
 }
 
 impl Followers {
     pub(crate) fn new(most: u32) -> Self {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        let dropped = counters(
-            "plantd_followers_dropped_total",
-            "Event streams that the server ended while the client was connected, by reason.",
-            "reason",
-            DROPPED,
-        );
-        let places = Arc::new(Semaphore::new(most));
-        Self { places, most, newest_text: NewestText::default(), dropped }
+        let (newest_text, dropped) = (NewestText::default(), DroppedStreams::default());
+        Self { places: Arc::new(Semaphore::new(most)), most, newest_text, dropped }
     }
 
     /// A place for a client, until it is dropped.
@@ -58,23 +74,21 @@ impl Followers {
 
     /// Counts a stream whose client has read nothing for too long.
     pub(super) fn note_stalled(&self) {
-        let [stalled, ..] = DROPPED;
-        self.dropped.with_label_values(&[stalled]).inc();
+        self.dropped.stalled.inc();
     }
 
     /// Counts a stream that ends for this reason.
     pub(super) fn note_dropped(&self, why: ErrorNumber) {
-        let [_, fell_behind, token_ended, failed] = DROPPED;
-        let reason = match why {
-            ErrorNumber::EventsGone => fell_behind,
-            ErrorNumber::InvalidToken => token_ended,
-            _ => failed,
-        };
-        self.dropped.with_label_values(&[reason]).inc();
+        let DroppedStreams { fell_behind, token_ended, failed, .. } = &self.dropped;
+        match why {
+            ErrorNumber::EventsGone => fell_behind.inc(),
+            ErrorNumber::InvalidToken => token_ended.inc(),
+            _ => failed.inc(),
+        }
     }
 
     pub(crate) fn metrics(&self) -> Vec<MetricFamily> {
-        let mut families = self.dropped.collect();
+        let mut families = self.dropped.all.collect();
         families.extend([
             gauge("plantd_followers", "How many clients follow events.", self.count() as f64),
             gauge(
