@@ -17,6 +17,9 @@ use plant_store::{Precondition, StoreError, StoreFailure};
 use crate::access::token_record::Scope;
 use crate::limits::{BODY_DEADLINE, BODY_MAX_BYTES};
 
+/// The number of the error of a server that makes no backups.
+pub const NO_BACKUPS: i32 = 4006;
+
 /// The seconds in `Retry-After`. Even at the slowest rate of a token, one request a second, the next one is allowed by
 /// then.
 const RETRY_AFTER_SECONDS: &str = "1";
@@ -163,6 +166,10 @@ errors! {
         "there is no such method on this path";
         "use a method that `Allow` names";
         || "there is no such method on this path; it takes GET, HEAD, OPTIONS".to_owned();
+    NoBackups = NO_BACKUPS, NOT_FOUND, NoHeader;
+        "this server makes no backups of its own, because its plants are in PostgreSQL";
+        "back up with PostgreSQL's own tools";
+        || no_backups("back up PostgreSQL with pg_basebackup or pgBackRest");
     Internal = 5001, INTERNAL_SERVER_ERROR, NoHeader;
         "an internal error; the outcome of a write is unknown";
         "read before you send the request again; report the `X-Request-Id`";
@@ -184,6 +191,10 @@ errors! {
         "do not send it again; give the `X-Request-Id` to the server's operator: the log has the database's reason under it";
         || "the server's database refuses this plant, and nothing was written; do not send it again, and give the \
             X-Request-Id of this answer to the server's operator: the log has the database's reason under it".to_owned();
+}
+
+fn no_backups(advice: &str) -> String {
+    format!("this server makes no backups; {advice}")
 }
 
 /// The plant of the examples.
@@ -358,6 +369,16 @@ impl From<StoreError> for Failure {
                 "the server is shutting down and nothing was written; send the request to another server",
             ),
             StoreError::Busy => ErrorNumber::Busy.into(),
+            StoreError::NoBackups(advice) => Self::new(ErrorNumber::NoBackups, no_backups(advice)),
+            StoreError::BackupRunning => Self::new(
+                ErrorNumber::Busy,
+                "another backup is being made; wait until it has ended, then send the request again",
+            ),
+            StoreError::NotArchived(cause) => Self::new(
+                ErrorNumber::Busy,
+                "the archive does not take changes; make room on it, or look at its disk",
+            )
+            .caused_by(cause),
             StoreError::DiskFull => Self::new(
                 ErrorNumber::StoreFailed,
                 "the disk of the store is full and nothing was written; make room on it, then send it again",

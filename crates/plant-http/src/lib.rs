@@ -5,7 +5,7 @@
 //!   ready.
 //! - [`Tokens`] are the valid tokens. A [`Token`] is shown once, and its [`TokenRecord`] is stored.
 //! - [`openapi_document`] describes the service, and [`limits`] its limits.
-//! - [`transfer`] is for clients that list, import, export, or follow events.
+//! - [`transfer`] is for clients that list, import, export, back up, or follow events.
 //!
 //! A request arrives through `server`, passes `middleware` (id, gate, headers, log), is matched in `routes`, taken apart
 //! by `extract`, and answered by `handlers`. Every error is a row in `errors`.
@@ -47,11 +47,13 @@ pub use server::tls::{TlsCertificate, UnusableCertificate};
 pub use server::{MONITORING_CONNECTIONS, ServerConfig};
 pub use service::{PlantService, serve, serve_monitoring};
 
-/// For clients that list, import, export, or follow events.
+/// For clients that list, import, export, back up, or follow events.
 pub mod transfer {
+    pub use crate::errors::NO_BACKUPS;
     pub use crate::extract::event_request::{EventStart, NotAnEventStart};
     pub use crate::extract::rows::{ReadRow, RowReader, row_reader};
     pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
+    pub use crate::handlers::backup::BACKUP_MEDIA_TYPE;
     pub use crate::handlers::events::EVENTS_AFTER_HEADER;
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;

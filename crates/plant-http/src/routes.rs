@@ -14,7 +14,7 @@ use crate::access::gate::Access;
 use crate::access::token_record::Scope;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::handlers::{events, export, health, import, metrics, plants, tags, token};
+use crate::handlers::{backup, events, export, health, import, metrics, plants, tags, token};
 use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
 use crate::openapi::{self, Endpoint};
@@ -46,6 +46,7 @@ fn all() -> Vec<Path> {
             .on(Method::DELETE, plants::delete),
         Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
+        Path::needing(Access::Scope(Scope::Backup), "/backup").on(Method::GET, backup::backup),
         Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
         Path::open("/docs/").on(Method::GET, redirect("../docs")).page(),

@@ -54,8 +54,8 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::decision::{Decision, Write, imported};
 use plant_store::metrics::MetricFamily;
 use plant_store::{
-    EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Backup, EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page,
+    PageRequest, PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -344,6 +344,12 @@ impl PlantRepository for PostgresRepository {
     async fn wait_until_durable(&self) -> Result<(), StoreError> {
         let events = Arc::clone(&self.events);
         self.read(async move { events.make_reads_durable().await }).await
+    }
+
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        Err(StoreError::NoBackups(
+            "its plants are in PostgreSQL, so use PostgreSQL's own tools: pg_basebackup or pgBackRest",
+        ))
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {

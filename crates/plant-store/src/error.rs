@@ -38,6 +38,15 @@ pub enum StoreError {
     /// The events after a cursor cannot all be shown: the cursor is not one of this log, or events were forgotten.
     #[error("the events after the cursor are not there, or not all of them")]
     EventsGone,
+    /// The repository makes no backups of its own. The text says what to use instead.
+    #[error("this store makes no backups; {0}")]
+    NoBackups(&'static str),
+    /// Another backup is being made.
+    #[error("another backup is being made")]
+    BackupRunning,
+    /// The archive, which is required, does not take changes. The store itself takes writes.
+    #[error("the archive of the store does not take changes: {0}")]
+    NotArchived(StoreFailure),
     /// The store is closed; nothing was written.
     #[error("the store is closed")]
     Closed,

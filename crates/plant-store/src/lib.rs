@@ -3,6 +3,8 @@
 //! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
 //! - [`DiskRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`DiskInspection`]
 //!   inspects such a database, even a damaged one.
+//! - [`Backup`] is such a database in one moment, as a stream. [`BackupFile`] proves a backup and restores it, and [`Replay`]
+//!   brings it up to a later moment.
 //! - [`MemoryRepository`] keeps plants in memory, for tests.
 //! - [`decision`] decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
@@ -42,8 +44,9 @@ pub use decision::{Created, Put};
 #[doc(hidden)]
 pub use disk::internal;
 pub use disk::{
-    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, DiskConfig,
-    DiskInspection, DiskRepository, Verification,
+    Backup, BackupFile, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST,
+    DiskConfig, DiskInspection, DiskRepository, Position, Pruned, Replay, RestoreError, Restored,
+    Until, Verification, prune_archive,
 };
 pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{

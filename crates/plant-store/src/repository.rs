@@ -6,7 +6,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 use crate::decision::{Created, Decision, Put, Write};
 use crate::metrics::MetricFamily;
 use crate::{
-    EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
+    Backup, EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
     Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 
@@ -180,12 +180,21 @@ pub trait PlantRepository: Send + Sync {
         Ok(())
     }
 
+    /// A backup of this moment, while writes go on.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoBackups`] by default, [`StoreError::BackupRunning`], or [`StoreError::Failed`] when the disk fails.
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        Err(StoreError::NoBackups("export the plants instead"))
+    }
+
     /// Whether writes are accepted now.
     ///
     /// # Errors
     ///
     /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::DiskFull`] while it is full,
-    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::Closed`], or
+    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::NotArchived`], [`StoreError::Closed`], or
     /// [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 

@@ -63,7 +63,7 @@ impl Folder {
     }
 
     fn disagreements(&self) -> Vec<String> {
-        self.inspect().verify().expect("the disk works").disagreements
+        self.inspect().verify(&|_| ()).expect("the disk works").disagreements
     }
 
     /// Checks that an open is refused with these words.

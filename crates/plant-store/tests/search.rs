@@ -60,7 +60,7 @@ async fn check_searches(
     }
     assert!(found_in_all > 100, "{found_in_all} plants were found");
     drop(repository);
-    let verification = DiskInspection::open(config).expect("opens").verify().expect("reads");
+    let verification = DiskInspection::open(config).expect("opens").verify(&|_| ()).expect("reads");
     assert_eq!(verification.disagreements, Vec::<String>::new());
 }
 

@@ -14,9 +14,12 @@ use plant_http::Token;
 use crate::client::health::HealthOptions;
 use crate::exit;
 use crate::serve::ServeOptions;
+use crate::store::archive::ArchiveCommand;
 use crate::store::postgres::MigrateOptions;
+use crate::store::restore::RestoreOptions;
 use crate::store::verify::VerifyOptions;
 use crate::token::TokenCommand;
+use crate::transfer::backup::BackupOptions;
 use crate::transfer::events::EventsOptions;
 use crate::transfer::export::ExportOptions;
 use crate::transfer::get::GetOptions;
@@ -49,8 +52,15 @@ pub(crate) enum Command {
     Events(EventsOptions),
     /// Say whether a running server is ready
     Health(HealthOptions),
-    /// Check a data folder that no server has open, and list what does not agree
+    /// Back up a running server into a file
+    Backup(BackupOptions),
+    /// Check a backup, or a data folder that no server has open, and list what does not agree
     Verify(VerifyOptions),
+    /// Make a data folder of a backup
+    Restore(RestoreOptions),
+    /// Manage an archive of changes
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
     /// Make, list and revoke tokens; a running server notices within 2 s
     #[command(subcommand)]
     Token(TokenCommand),

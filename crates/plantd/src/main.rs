@@ -29,8 +29,8 @@ use crate::client::health;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::log_line::check_clock;
-use crate::store::{postgres, verify};
-use crate::transfer::{events, export, get, import, list};
+use crate::store::{archive, postgres, restore, verify};
+use crate::transfer::{backup, events, export, get, import, list};
 
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
@@ -70,7 +70,10 @@ fn main() -> ExitCode {
         Command::Export(options) => export::run(&options),
         Command::Events(options) => events::run(&options),
         Command::Health(options) => health::run(&options),
+        Command::Backup(options) => backup::run(&options),
         Command::Verify(options) => verify::run(&options),
+        Command::Restore(options) => restore::run(&options),
+        Command::Archive(command) => archive::run(&command),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
         Command::Openapi => print(plant_http::openapi_document().as_bytes()),

@@ -15,21 +15,24 @@ use crate::limits::TOKEN_NAME_MAX_CHARACTERS;
 pub enum Scope {
     /// Read the metrics, and no plants.
     Metrics,
+    /// Make backups, and nothing else.
+    Backup,
     /// Read plants, and the metrics.
     Read,
-    /// Read and write.
+    /// Everything.
     Write,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 3] = [Self::Metrics, Self::Read, Self::Write];
+    pub const ALL: [Self; 4] = [Self::Metrics, Self::Backup, Self::Read, Self::Write];
 
     /// The name of the scope: what is stored, shown, and given to `plantd token create`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
+            Self::Backup => "backup",
             Self::Read => "read",
             Self::Write => "write",
         }
@@ -42,6 +45,7 @@ impl Scope {
             (Self::Write, _)
                 | (Self::Read, Self::Read | Self::Metrics)
                 | (Self::Metrics, Self::Metrics)
+                | (Self::Backup, Self::Backup)
         )
     }
 }

@@ -1,5 +1,6 @@
 //! One file, or folder, for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
+pub(crate) mod backup;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod health;

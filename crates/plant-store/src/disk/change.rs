@@ -81,7 +81,7 @@ impl EventOfPlant {
 }
 
 /// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChangeGroup {
     /// The sequence number of the first change's event. Those of the other changes follow without a gap.
     pub(super) first_sequence: u64,

@@ -16,6 +16,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::PlantId;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use super::archive_thread::Archiver;
 use super::back_pressure::delay;
 use super::change::{Change, ChangeGroup};
 use super::compaction_thread::CompactionThread;
@@ -72,6 +73,7 @@ pub(super) struct Committer {
     pub(super) write_ahead_log: WriteAheadLog,
     /// Frees the other segment of the log.
     pub(super) compaction: CompactionThread,
+    pub(super) archive: Option<Arc<Archiver>>,
     pub(super) changes_in_memory: usize,
     pub(super) health: Arc<StoreHealth>,
     pub(super) room: Arc<Room>,
@@ -216,10 +218,14 @@ impl Committer {
             all_decided.push(decision);
         }
         if !group.changes.is_empty() {
-            if !self.append(&payload_of(&group)?)? {
+            let payload = payload_of(&group)?;
+            if !self.append(&payload)? {
                 return Ok(refuse_all());
             }
             fault::point("after-log-append");
+            if let Some(archive) = &self.archive {
+                archive.add((group.first_sequence, group.last_sequence()), payload);
+            }
             self.metrics.commit.note_commit(group.changes.len(), begun.elapsed());
             self.tree.apply(group)?;
             fault::point("after-shown");
@@ -240,6 +246,11 @@ impl Committer {
             }
             // The wait may have been so long that the store has failed and the callers have got the error.
             self.health.check()?;
+            if let Some(archive) = &self.archive {
+                // The other segment ends before the memtable that is about to be frozen.
+                let last_in_segment = self.tree.read().first_sequence() - 1;
+                archive.wait_until_archived(last_in_segment);
+            }
             fault::point("before-segment-switch");
             self.write_ahead_log.switch_segment();
             fault::point("after-segment-switch");
@@ -286,6 +297,9 @@ impl Committer {
         if is_written && self.tree.read().active_changes() > 0 {
             self.flush()?;
             is_written = self.wait_for_compaction()?;
+        }
+        if let Some(archive) = &self.archive {
+            archive.end();
         }
         ensure!(
             is_written,

@@ -30,6 +30,11 @@ pub struct DiskConfig {
     /// A filtered page scans at most this many plants, at least one, before it uses the search index: a scan fills a page
     /// with frequent matches faster. The scan ends early when matches are too rare to fill the page.
     pub plants_scanned_first: usize,
+    /// The folder to which the write-ahead log is copied, if any: at the latest a second after a change. An archive that
+    /// fails never stops the repository. A missing folder is created, but not its parents.
+    pub archive: Option<PathBuf>,
+    /// Whether the repository is ready only while the archive takes changes.
+    pub archive_required: bool,
 }
 
 impl DiskConfig {
@@ -41,6 +46,8 @@ impl DiskConfig {
             retention: EventRetention::default(),
             changes_in_memory: DEFAULT_CHANGES_IN_MEMORY,
             plants_scanned_first: DEFAULT_PLANTS_SCANNED_FIRST,
+            archive: None,
+            archive_required: false,
         }
     }
 }

@@ -6,13 +6,18 @@ use thiserror::Error;
 
 use crate::{OpenError, StoreFailure};
 
-/// Marks an error whose cause is the content of the files, not the disk.
+/// Marks an error whose cause is the content of the files, not the disk, and says what to do.
 #[derive(Debug, Error)]
-#[error(
+#[error("{0}")]
+pub(super) struct Damaged(&'static str);
+
+const DAMAGED_DATABASE: Damaged = Damaged(
     "if the disk works and has room, the database is damaged; restore a backup into a new folder, and \
-     keep this one"
-)]
-pub(super) struct Damaged;
+     keep this one",
+);
+
+const DAMAGED_BACKUP: Damaged =
+    Damaged("if the disk works, the backup is cut or damaged; take another one");
 
 /// Another version wrote the database, which is then not damaged.
 #[derive(Debug, Error)]
@@ -25,9 +30,14 @@ pub(super) struct OtherFormat {
     pub(super) known: u32,
 }
 
-/// Adds [`Damaged`], which says what to do, to an error about the content of the files.
+/// Adds [`Damaged`] to an error about the content of a database.
 pub(super) fn advise(error: anyhow::Error) -> anyhow::Error {
-    if is_about_content(&error) { error.context(Damaged) } else { error }
+    if is_about_content(&error) { error.context(DAMAGED_DATABASE) } else { error }
+}
+
+/// Adds [`Damaged`] to an error about the content of a backup.
+pub(super) fn advise_on_backup(error: anyhow::Error) -> anyhow::Error {
+    if is_about_content(&error) { error.context(DAMAGED_BACKUP) } else { error }
 }
 
 /// Whether the cause is the content of the files: the disk works, and this version can read the format.

@@ -31,11 +31,8 @@ impl EventLog {
         self.cursor(last_sequence, last_at_ms)
     }
 
-    /// The cursor of an event. Its name of the log has the time of the event too: in a folder that was replaced by an older
-    /// copy, the same number comes again at another time.
     fn cursor(&self, sequence: u64, at_ms: u64) -> EventCursor {
-        let log = (u64::from(self.id) << 32) | (at_ms & u64::from(u32::MAX));
-        EventCursor { revision: Revision::from(sequence), log }
+        cursor(self.id, sequence, at_ms)
     }
 
     /// Whether this log has given out the cursor. False if its event is forgotten, because then that is not known.
@@ -154,6 +151,13 @@ impl EventLog {
         }
         Ok(high)
     }
+}
+
+/// The cursor of an event of the log `id`. Its name of the log has the time of the event too: in a folder that was replaced
+/// by an older copy, the same number comes again at another time.
+pub(super) fn cursor(id: u32, sequence: u64, at_ms: u64) -> EventCursor {
+    let log = (u64::from(id) << 32) | (at_ms & u64::from(u32::MAX));
+    EventCursor { revision: Revision::from(sequence), log }
 }
 
 /// The first events of a range of sequence numbers, all of which are in the tables.

@@ -135,7 +135,7 @@ impl Files {
 }
 
 /// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
     let sync = || File::open(folder)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", folder.display()))
 }

@@ -36,6 +36,11 @@ pub struct Verification {
 }
 
 impl Verification {
+    pub(super) fn new(plants: u64, events: u64, findings: Findings) -> Self {
+        let (disagreements, more_disagreements) = findings.into_list();
+        Self { plants, events, disagreements, more_disagreements }
+    }
+
     /// Whether nothing is wrong.
     #[must_use]
     pub fn agrees(&self) -> bool {
@@ -59,20 +64,20 @@ impl DiskInspection {
     }
 
     /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory is bounded by the
-    /// number of kept events, and by the number of tags once their counts are wrong.
+    /// number of kept events, and by the number of tags once their counts are wrong. Calls `progress` with the share that is
+    /// done, from 0 to 1.
     ///
     /// # Errors
     ///
     /// When the disk fails.
-    pub fn verify(&self) -> Result<Verification, StoreFailure> {
+    pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
         let mut findings = self.findings.clone();
-        let compared =
-            verify::verify(&self.found.tables, self.found.totals.as_ref(), &mut findings);
+        let (tables, totals) = (&self.found.tables, self.found.totals.as_ref());
+        let compared = verify::verify(tables, totals, &mut findings, progress);
         let compared = compared.context("not everything could be compared");
         let (plants, events) =
             findings.value_of(compared).map_err(StoreFailure::new)?.unwrap_or_default();
-        let (disagreements, more_disagreements) = findings.into_list();
-        Ok(Verification { plants, events, disagreements, more_disagreements })
+        Ok(Verification::new(plants, events, findings))
     }
 
     /// Every readable plant, by ascending id. Unreadable blocks are errors in between.

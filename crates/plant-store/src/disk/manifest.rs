@@ -1,19 +1,18 @@
 //! The manifest: which tables make up the database, and what they add up to. A table that the manifest does not name does
 //! not count.
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
-use super::block::checksum;
 use super::change::Totals;
 use super::errors::OtherFormat;
 use super::keys::MAX_SEQUENCE;
+use super::sealed::Seal;
 use super::table::TableMetadata;
 use super::write_ahead_log::Salts;
 use crate::plant_record::whole;
 
-/// The file begins with these bytes, then the checksum of the rest.
-const MAGIC: [u8; 8] = *b"plmanif1";
+const SEAL: Seal = Seal { magic: *b"plmanif1", name: "a manifest" };
 
 /// The number of the layout of all files. A database with another number does not open.
 pub(super) const FORMAT: u32 = 7;
@@ -40,8 +39,7 @@ impl Manifest {
 
     /// The bytes of the file.
     pub(super) fn encode(&self) -> anyhow::Result<Vec<u8>> {
-        let content = self.content()?;
-        Ok([&MAGIC, &checksum(&content).to_le_bytes(), &content[..]].concat())
+        Ok(SEAL.seal(&self.content()?))
     }
 
     pub(super) fn content(&self) -> anyhow::Result<Vec<u8>> {
@@ -49,16 +47,11 @@ impl Manifest {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
-        let content = bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first_chunk);
-        let (expected, content) = content.context("it does not begin as a manifest does")?;
-        ensure!(checksum(content).to_le_bytes() == *expected, "its checksum is wrong");
-        Self::of_content(content)
+        Self::of_content(SEAL.open(bytes)?)
     }
 
     pub(super) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
-        let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
-        ensure!(format == FORMAT, OtherFormat { found: format!("format {format}"), known: FORMAT });
-        let manifest: Self = whole(rest)?;
+        let manifest: Self = of_this_format(content)?;
         let Totals { last_sequence, stored_from, .. } = manifest.totals;
         ensure!(
             last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
@@ -66,4 +59,11 @@ impl Manifest {
         );
         Ok(manifest)
     }
+}
+
+/// Decodes what follows the number of the format.
+pub(super) fn of_this_format<'a, T: Deserialize<'a>>(content: &'a [u8]) -> anyhow::Result<T> {
+    let (format, rest): (u32, _) = postcard::take_from_bytes(content)?;
+    ensure!(format == FORMAT, OtherFormat { found: format!("format {format}"), known: FORMAT });
+    whole(rest)
 }

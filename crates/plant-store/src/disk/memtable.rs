@@ -17,7 +17,7 @@ use super::tag_counts::TagCounts;
 use crate::plant_record::EncodedPlant;
 
 /// The changes of consecutive groups.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Memtable {
     /// The sequence number of the first event, or of the next one while there is none.
     pub(super) first_sequence: u64,

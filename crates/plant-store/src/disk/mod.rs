@@ -4,7 +4,11 @@
 //! shows the group in the [`memtable`]. A second thread writes full memtables as sorted tables ([`table`]), and merges tables of
 //! similar size ([`compaction`]). `docs/storage.md` has the picture.
 
+mod archive;
+mod archive_thread;
 mod back_pressure;
+mod backup;
+mod backup_file;
 mod block;
 mod bloom_filter;
 mod cache;
@@ -20,6 +24,7 @@ mod event_log;
 mod files;
 mod findings;
 mod health;
+mod history;
 mod inspection;
 #[cfg(feature = "__internal")]
 pub mod internal;
@@ -32,7 +37,9 @@ mod new_file;
 mod open;
 mod reader;
 mod recovery;
+mod restore;
 mod room;
+mod sealed;
 mod search;
 mod size_tiers;
 mod sorted_map;
@@ -55,6 +62,7 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use self::archive_thread::Archiver;
 use self::cache::BlockCache;
 use self::commit::{Committer, Message, Outcome};
 use self::compaction::Compactor;
@@ -85,10 +93,14 @@ const IMPORTS_IN_QUEUE: usize = 2;
 /// handing it to a blocking thread would take longer.
 const INLINE_PAGE_MAX: usize = 1_000;
 
+pub use self::archive::{Pruned, prune_archive};
+pub use self::backup::Backup;
+pub use self::backup_file::{BackupFile, Position};
 pub use self::config::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, DiskConfig,
 };
 pub use self::inspection::{DiskInspection, Verification};
+pub use self::restore::{Replay, RestoreError, Restored, Until};
 
 /// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
 /// write-ahead log, and are answered after it.
@@ -110,6 +122,9 @@ pub struct DiskRepository {
     _threads: JoinOnDrop,
     reader: DiskReader,
     events: EventLog,
+    backups: Arc<Semaphore>,
+    archive: Option<Arc<Archiver>>,
+    archive_required: bool,
     cache: Arc<BlockCache>,
     metrics: Arc<DiskMetrics>,
     _lock: File,
@@ -134,13 +149,19 @@ impl DiskRepository {
             format!("cannot open the database in {}", config.directory.display())
         })?;
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { files, manifest, tables, cache, write_ahead_log, lock } = opened;
+        let open::Opened { files, manifest, tables, cache, write_ahead_log, to_archive, lock } =
+            opened;
         let tree = Arc::new(MergeTree::new(tables, manifest.totals));
         let events = EventLog {
             tree: Arc::clone(&tree),
             id: manifest.event_log,
             retention: config.retention,
         };
+        let archive = config.archive.clone().map(|archive| {
+            let last_sequence = manifest.totals.last_sequence;
+            Archiver::start(archive, manifest.event_log, last_sequence, &to_archive)
+        });
+        let archive = archive.transpose()?;
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
         let room = Room::new(room::free_bytes, lock_of_threads, directory, Arc::clone(&health));
@@ -163,6 +184,7 @@ impl DiskRepository {
             tree: Arc::clone(&tree),
             write_ahead_log,
             compaction,
+            archive: archive.clone(),
             changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
             health: Arc::clone(&health),
             room: Arc::clone(&room),
@@ -187,6 +209,9 @@ impl DiskRepository {
                 ),
             },
             events,
+            backups: Arc::new(Semaphore::new(1)),
+            archive,
+            archive_required: config.archive_required,
             cache,
             metrics,
             _lock: lock,
@@ -324,6 +349,14 @@ impl PlantRepository for DiskRepository {
         Ok(page)
     }
 
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        // Each backup may keep a whole generation of tables on the disk.
+        let permit = Arc::clone(&self.backups).try_acquire_owned();
+        let permit = permit.map_err(|_| StoreError::BackupRunning)?;
+        let (tree, event_log) = (Arc::clone(&self.events.tree), self.events.id);
+        Self::read(&self.reads, move || Backup::of(tree.snapshot(), event_log, permit)).await
+    }
+
     async fn check_ready(&self) -> Result<(), StoreError> {
         self.health.check()?;
         if self.queue.is_closed() {
@@ -331,6 +364,9 @@ impl PlantRepository for DiskRepository {
         }
         if self.room.is_full() {
             return Err(StoreError::DiskFull);
+        }
+        if let Some(archive) = self.archive.as_ref().filter(|_| self.archive_required) {
+            archive.check().map_err(StoreError::NotArchived)?;
         }
         if self.health.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
     }
@@ -341,6 +377,7 @@ impl PlantRepository for DiskRepository {
         let is_stopped = self.health.is_waiting_for_compaction();
         let tree = &self.reader.tree;
         families.extend(self.metrics.collect(tree, &self.cache, &self.room, is_stopped));
+        families.extend(self.archive.iter().flat_map(|archive| archive.metrics()));
         families
     }
 

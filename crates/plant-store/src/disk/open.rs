@@ -16,7 +16,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::fs::OFlags;
 
 use super::cache::BlockCache;
-use super::change::Totals;
+use super::change::{ChangeGroup, Totals};
 use super::compaction::write_table;
 use super::config::DiskConfig;
 use super::errors::{advise, advise_on_disk};
@@ -26,7 +26,7 @@ use super::health::StoreHealth;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::merge::Tables;
-use super::recovery::replay;
+use super::recovery::{newest_run, replay};
 use super::room::MIB;
 use super::table::{Content, Table, TableMetadata};
 use super::table_writer::TableWriter;
@@ -47,6 +47,8 @@ pub(super) struct Opened {
     pub(super) tables: Tables,
     pub(super) cache: Arc<BlockCache>,
     pub(super) write_ahead_log: WriteAheadLog,
+    /// The newest groups in the write-ahead log without a gap, oldest first, if there is an archive.
+    pub(super) to_archive: Vec<ChangeGroup>,
     pub(super) lock: File,
 }
 
@@ -63,35 +65,32 @@ fn make_or_open(config: &DiskConfig, health: Arc<StoreHealth>) -> anyhow::Result
     if !files.has_database()? {
         make_database(directory, &files)?;
     }
-    let recovered = recover(config, &files).map_err(advise)?;
-    let (manifest, tables, cache, write_ahead_log) = recovered;
-    Ok(Opened { files, manifest, tables, cache, write_ahead_log, lock })
+    recover(config, files, lock).map_err(advise)
 }
 
 /// Checks the database, and writes what only the write-ahead log has as a table.
-fn recover(
-    config: &DiskConfig,
-    files: &Files,
-) -> anyhow::Result<(Manifest, Tables, Arc<BlockCache>, WriteAheadLog)> {
+fn recover(config: &DiskConfig, files: Files, lock: File) -> anyhow::Result<Opened> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
     files.sync_manifest_name()?;
     let cache = BlockCache::new(config.cache_mib.saturating_mul(MIB));
-    let mut tables = open_tables(files, &manifest, &cache)?;
+    let mut tables = open_tables(&files, &manifest, &cache)?;
     check_all(&tables)?;
     let log = write_ahead_log::read(&config.directory, Some(manifest.log_salts), &mut findings)?;
     let write_ahead_log = WriteAheadLog::open(&config.directory, &log)?;
-    let (memtables, totals) = replay(Some(manifest.totals), log.into_groups(), &mut findings)?;
+    let groups = log.into_groups();
+    let to_archive = config.archive.as_ref().map_or_else(Vec::new, |_| newest_run(&groups));
+    let (memtables, totals) = replay(Some(manifest.totals), groups, &mut findings)?;
     fault::point("after-replay");
     // Only now: beside a manifest that is not the newest one, these tables may have the only copy of a plant.
-    remove_other_tables(files, &manifest)?;
+    remove_other_tables(&files, &manifest)?;
     // There is one at most, because a gap in the log is refused.
     for memtable in &memtables {
-        let table = write_table(files, &mut manifest, memtable, totals, &cache)?;
+        let table = write_table(&files, &mut manifest, memtable, totals, &cache)?;
         tables = with_newest(&tables, table);
     }
     fault::point("before-opened");
-    Ok((manifest, tables, cache, write_ahead_log))
+    Ok(Opened { files, manifest, tables, cache, write_ahead_log, to_archive, lock })
 }
 
 /// Opens the tables that the manifest names.
@@ -119,7 +118,7 @@ fn remove_other_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()>
 }
 
 /// Reads all tables, so that damage shows now, and not when a plant is asked for.
-fn check_all(tables: &[Arc<Table>]) -> anyhow::Result<()> {
+pub(super) fn check_all(tables: &[Arc<Table>]) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
     let check_some = || {
         while let Some(table) = tables.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -261,7 +260,7 @@ pub(super) fn in_memory(
     Table::open(number, Content::Memory(bytes), Some(&metadata), Arc::clone(cache))
 }
 
-fn make_directory(directory: &Path) -> anyhow::Result<()> {
+pub(super) fn make_directory(directory: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)
         .recursive(true)
@@ -275,13 +274,17 @@ fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
     files.make()?;
     let salts = write_ahead_log::make(directory)?;
     sync_names(directory)?;
-    let event_log = getrandom::u32().context("the system gives no random bytes")?;
-    files.write_manifest(&Manifest::new(salts, event_log))
+    files.write_manifest(&Manifest::new(salts, new_event_log()?))
+}
+
+/// A random name of a log of events.
+pub(super) fn new_event_log() -> anyhow::Result<u32> {
+    getrandom::u32().context("the system gives no random bytes")
 }
 
 /// Syncs the names in a folder, and those of the folder and its ancestors: a killed start may have created any of them.
 /// An ancestor that this user may not open existed before.
-fn sync_names(directory: &Path) -> anyhow::Result<()> {
+pub(super) fn sync_names(directory: &Path) -> anyhow::Result<()> {
     for folder in directory.canonicalize()?.ancestors() {
         match File::open(folder).and_then(|folder| folder.sync_all()) {
             Err(cause)

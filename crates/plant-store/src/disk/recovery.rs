@@ -50,6 +50,12 @@ pub(super) fn replay(
     Ok((memtables, totals))
 }
 
+/// The newest of these groups without a gap between them, oldest first.
+pub(super) fn newest_run(groups: &[ChangeGroup]) -> Vec<ChangeGroup> {
+    let newest = consecutive(groups.to_vec()).pop();
+    newest.map_or_else(Vec::new, |run| [run.0].into_iter().chain(run.1).collect())
+}
+
 /// Groups without a gap between them: the first one, and the others.
 struct ConsecutiveGroups(ChangeGroup, Vec<ChangeGroup>);
 

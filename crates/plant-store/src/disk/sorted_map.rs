@@ -8,7 +8,7 @@ const LEAF_MAX_ENTRIES: usize = 64;
 /// A B-tree of two levels, enough for some hundred thousand entries. `BTreeMap` has small nodes that hold values beside
 /// the ids. A lookup passes five of them and misses the cache in most, so that a create of a random id costs a tenth more
 /// processor time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SortedMap<T> {
     /// The first id of each leaf, in one array. The first leaf also takes smaller ids.
     first_ids: Vec<PlantId>,
@@ -17,7 +17,7 @@ pub(super) struct SortedMap<T> {
 }
 
 /// Consecutive entries: each id has the value at the same index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Leaf<T> {
     ids: Vec<PlantId>,
     values: Vec<T>,

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
@@ -121,31 +121,51 @@ pub(super) struct Table {
     cache: Arc<BlockCache>,
 }
 
-/// Where a table's bytes are. A table in memory serves the inspection of a database, which writes nothing.
+/// Where a table's bytes are.
 #[derive(Debug)]
 pub(super) enum Content {
-    File(File, PathBuf),
+    File(FilePart),
+    /// For the changes that no file has as a table.
     Memory(Vec<u8>),
+}
+
+/// A whole file, or the part of a backup that has a table.
+#[derive(Debug)]
+pub(super) struct FilePart {
+    pub(super) file: Arc<File>,
+    /// Where the part begins in the file, in bytes.
+    pub(super) begin: u64,
+    pub(super) bytes: u64,
+    /// For errors.
+    pub(super) name: String,
 }
 
 impl Content {
     pub(super) fn of_file(path: &Path) -> anyhow::Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Self::File(file, path.to_owned()))
+        let name = path.display().to_string();
+        let open = || {
+            let file = File::open(path)?;
+            let bytes = file.metadata()?.len();
+            Ok::<_, io::Error>((file, bytes))
+        };
+        let (file, bytes) = open().with_context(|| format!("cannot read {name}"))?;
+        Ok(Self::File(FilePart { file: Arc::new(file), begin: 0, bytes, name }))
     }
 
-    fn length(&self) -> io::Result<u64> {
+    const fn length(&self) -> u64 {
         match self {
-            Self::File(file, _) => Ok(file.metadata()?.len()),
-            Self::Memory(bytes) => Ok(bytes.len() as u64),
+            Self::File(part) => part.bytes,
+            Self::Memory(bytes) => bytes.len() as u64,
         }
     }
 
     fn read(&self, offset: u64, length: usize) -> io::Result<Arc<[u8]>> {
+        let end = offset.checked_add(length as u64).filter(|end| *end <= self.length());
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
         match self {
-            Self::File(file, _) => {
+            Self::File(FilePart { file, begin, .. }) => {
                 let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
-                file.read_exact_at(Arc::make_mut(&mut bytes), offset)?;
+                file.read_exact_at(Arc::make_mut(&mut bytes), begin + offset)?;
                 Ok(bytes)
             }
             Self::Memory(bytes) => {
@@ -158,7 +178,7 @@ impl Content {
 
     fn name(&self) -> String {
         match self {
-            Self::File(_, path) => path.display().to_string(),
+            Self::File(part) => part.name.clone(),
             Self::Memory(_) => "the changes of the write-ahead log".to_owned(),
         }
     }
@@ -182,7 +202,7 @@ impl Table {
         expected: Option<&TableMetadata>,
         cache: Arc<BlockCache>,
     ) -> anyhow::Result<Self> {
-        let bytes = content.length()?;
+        let bytes = content.length();
         let tail_end = bytes.checked_sub(FOOTER_BYTES as u64).context("it is cut")?;
         let footer = content.read(tail_end, FOOTER_BYTES)?;
         let (numbers, magic) = footer.split_at(FOOTER_BYTES - MAGIC.len());
@@ -306,6 +326,11 @@ impl Table {
         if is_cached { self.cache.get(self.metadata.number, *offset, read) } else { read() }
     }
 
+    /// The bytes of the table as its file has them, unchecked.
+    pub(super) fn bytes_at(&self, offset: u64, length: usize) -> io::Result<Arc<[u8]>> {
+        self.content.read(offset, length)
+    }
+
     /// Reads all blocks, and checks them and their heads.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.check_heads()?;
@@ -346,7 +371,7 @@ fn block_at(content: &Content, offset: u64) -> Option<(Option<BlockPlace>, u64)>
     let expected = u64::from_le_bytes(*checksum_bytes.first_chunk()?);
     let offset = offset + BLOCK_HEAD_BYTES as u64;
     let end = offset + u64::from(length);
-    let fits = end <= content.length().ok()?;
+    let fits = end <= content.length();
     let bytes = fits.then(|| content.read(offset, usize::try_from(length).ok()?).ok())??;
     if checksum(&bytes) != expected {
         return Some((None, end));

@@ -57,6 +57,17 @@ impl MergeTree {
         Arc::clone(&self.read().tables)
     }
 
+    /// What all levels hold in one moment. Commits wait while the active memtable is copied, some milliseconds.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let levels = self.read();
+        Snapshot {
+            totals: levels.totals,
+            immutable: levels.immutable.clone(),
+            active: levels.active.clone(),
+            tables: Arc::clone(&levels.tables),
+        }
+    }
+
     pub(super) fn record(&self, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
         let tables = {
             let levels = self.read();
@@ -133,6 +144,14 @@ impl MergeTree {
     pub(super) fn merged(&self, tables: Tables) {
         self.write().tables = tables;
     }
+}
+
+/// A tree in one moment.
+pub(super) struct Snapshot {
+    pub(super) totals: Totals,
+    pub(super) immutable: Option<Arc<Memtable>>,
+    pub(super) active: Memtable,
+    pub(super) tables: Tables,
 }
 
 impl Levels {

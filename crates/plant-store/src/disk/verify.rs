@@ -2,6 +2,7 @@
 //!
 //! Memory is bounded by the number of kept events, and by the number of tags once the counts of tags are wrong.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::num::Wrapping;
@@ -22,17 +23,19 @@ use crate::EventKind;
 use crate::plant_record::PlantRecord;
 
 /// Compares all data of these tables with each other, and with what they should add up to, if that is known. Returns the
-/// numbers of plants and of events.
+/// numbers of plants and of events. Calls `progress` with the share that is done, from 0 to 1.
 pub(super) fn verify(
     tables: &Tables,
     totals: Option<&Totals>,
     findings: &mut Findings,
+    progress: &dyn Fn(f64),
 ) -> anyhow::Result<(u64, u64)> {
     for table in &**tables {
         findings.value_of(table.check_heads())?;
     }
-    let mut verifier =
-        Verifier { tables, stored_from: totals.map_or(1, |totals| totals.stored_from), findings };
+    let stored_from = totals.map_or(1, |totals| totals.stored_from);
+    let progress = Progress::of(tables, progress);
+    let mut verifier = Verifier { tables, stored_from, findings, progress: &progress };
     let (events, last_events) = verifier.read_events(totals)?;
     let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
     // Without the manifest, the inputs of a merge may be there beside its result, and count twice.
@@ -40,15 +43,54 @@ pub(super) fn verify(
         verifier.compare_counts()?;
     }
     for table in &**tables {
-        check_index(table, findings)?;
+        check_index(table, findings, &progress)?;
     }
     Ok((plants, events))
+}
+
+/// The number of plants, and the sum of their digests.
+pub(super) fn count_and_digest(tables: &Tables) -> anyhow::Result<(u64, Digest)> {
+    let (mut plants, mut of_plants) = (0, Digest::default());
+    let mut entries = Merge::new(tables, &keys::plant_key(PlantId::MIN));
+    while let Some((key, record)) = entries.next()? {
+        let Some(id) = keys::plant_of(key)? else { break };
+        let Some(record) = record else { continue };
+        plants += 1;
+        of_plants += digest(id, record);
+    }
+    Ok((plants, of_plants))
 }
 
 struct Verifier<'a> {
     tables: &'a Tables,
     stored_from: u64,
     findings: &'a mut Findings,
+    progress: &'a Progress<'a>,
+}
+
+/// How many entries of plants have been compared: each with its events, and with the search index.
+struct Progress<'a> {
+    all: u64,
+    compared: Cell<u64>,
+    report: &'a dyn Fn(f64),
+}
+
+impl<'a> Progress<'a> {
+    /// How many entries are compared between two reports.
+    const INTERVAL: u64 = 4096;
+
+    fn of(tables: &Tables, report: &'a dyn Fn(f64)) -> Self {
+        let entries: u64 = tables.iter().map(|table| table.plant_entries).sum();
+        Self { all: 2 * entries, compared: Cell::new(0), report }
+    }
+
+    fn one_more(&self) {
+        let compared = self.compared.get() + 1;
+        self.compared.set(compared);
+        if compared.is_multiple_of(Self::INTERVAL) {
+            (self.report)((compared as f64 / self.all as f64).min(1.0));
+        }
+    }
 }
 
 /// The last kept event of each plant, and its sequence number.
@@ -123,11 +165,12 @@ impl Verifier<'_> {
         totals: Option<&Totals>,
         mut last_events: LastEvents,
     ) -> anyhow::Result<(u64, Digest)> {
-        let stored_from = self.stored_from;
+        let (stored_from, progress) = (self.stored_from, self.progress);
         let (mut plants, mut of_plants, mut of_tags) = (0, Digest::default(), Digest::default());
         self.visit(&keys::plant_key(PlantId::MIN), |key, record, findings| {
             let Some(id) = keys::plant_of(key)? else { return Ok(false) };
             plants += 1;
+            progress.one_more();
             of_plants += digest(id, record);
             let last_event = last_events.remove(&id);
             let record = PlantRecord::decode(record)
@@ -208,7 +251,11 @@ impl Verifier<'_> {
 }
 
 /// Checks that the layout and the search index of a table are as this program writes them for its entries.
-fn check_index(table: &Arc<Table>, findings: &mut Findings) -> anyhow::Result<()> {
+fn check_index(
+    table: &Arc<Table>,
+    findings: &mut Findings,
+    progress: &Progress<'_>,
+) -> anyhow::Result<()> {
     if table.plant_entries == 0 {
         // Nothing is known of the index of a table whose tail is damaged.
         return Ok(());
@@ -221,6 +268,9 @@ fn check_index(table: &Arc<Table>, findings: &mut Findings) -> anyhow::Result<()
         while entries.advance()? {
             let (key, value) = entries.entry().context("an entry is missing")?;
             written.add(key, value)?;
+            if keys::plant_of(key)?.is_some() {
+                progress.one_more();
+            }
         }
         Ok(*written.end_blocks()? == table.layout)
     };

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use plant_domain::error_number::NO_SUCH_PLANT;
 use plant_http::Token;
+use plant_http::transfer::NO_BACKUPS;
 use serde::Deserialize;
 use ureq::http::request::Builder;
 use ureq::http::{HeaderMap, Method, Request, Response, Uri, header};
@@ -135,7 +136,7 @@ impl Remote {
                 "{url} refuses the token of {}: {refusal}; give the file of another with --token-file",
                 self.token_origin
             )),
-            404 if number == Some(NO_SUCH_PLANT) => stop(anyhow!(refusal)),
+            404 if matches!(number, Some(NO_SUCH_PLANT | NO_BACKUPS)) => stop(anyhow!(refusal)),
             404 | 405 => Stop::Usage(anyhow!(
                 "{url} does not know this operation: {refusal}; give the URL of plantd with --url"
             )),

@@ -12,12 +12,13 @@ mod stop_signal;
 mod tokens;
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use plant_http::{
     CorsOrigin, DEFAULT_MAX_FOLLOWERS, ListeningSocket, MONITORING_CONNECTIONS, PlantService,
     ServeError, ServerConfig,
@@ -79,6 +80,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DURATION", env = "PLANTD_KEEP_EVENTS_FOR")]
     #[arg(default_value = "1h", value_parser = duration, allow_hyphen_values = true)]
     keep_events_for: Duration,
+
+    /// The folder to which the write-ahead log is copied, at the latest a second after a change, for plantd
+    /// restore --archive; made if it is missing [default: nowhere]
+    #[arg(long, value_name = "DIR", env = "PLANTD_ARCHIVE")]
+    archive: Option<PathBuf>,
+
+    /// Whether /readyz answers 503 while the archive takes no changes
+    #[arg(long, env = "PLANTD_ARCHIVE_REQUIRED", value_parser = BoolishValueParser::new())]
+    archive_required: bool,
 
     /// How many clients may follow events at once
     #[arg(long, value_name = "N", env = "PLANTD_MAX_FOLLOWERS", allow_hyphen_values = true)]
@@ -216,8 +226,19 @@ fn max_connections(has_metrics_listener: bool) -> anyhow::Result<NonZeroU32> {
 fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
     let data = &options.data.folder;
     let retention = EventRetention::new(options.keep_events, options.keep_events_for);
+    if options.archive_required && options.archive.is_none() {
+        return Err(Stop::Configuration(anyhow!(
+            "there is no archive that could be required; name one with --archive (PLANTD_ARCHIVE)"
+        )));
+    }
     if let Some(mut config) = options.postgres.config()? {
         config.retention = retention;
+        if options.archive.is_some() {
+            return Err(Stop::Configuration(anyhow!(
+                "--archive (PLANTD_ARCHIVE) is for plants in a data folder; PostgreSQL archives its write-ahead log \
+                 itself (archive_mode), or with pgBackRest"
+            )));
+        }
         if config.url.can_be_overheard() {
             log::warn!(
                 "the connection to {} may not be encrypted, so others on the network can read the password: put \
@@ -234,6 +255,8 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
     let mut config = DiskConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
     config.retention = retention;
+    config.archive.clone_from(&options.archive);
+    config.archive_required = options.archive_required;
     let repository = DiskRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     Ok((Arc::new(repository), data.display().to_string()))

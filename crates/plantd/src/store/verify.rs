@@ -1,44 +1,83 @@
-//! `plantd verify`.
+//! `plantd verify`: of a data folder, and of a backup.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::HumanCount;
-use plant_store::{DiskConfig, DiskInspection, OpenError, Verification};
+use plant_store::{BackupFile, DiskConfig, DiskInspection, StoreFailure, Verification};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
+use crate::store::archive::{ReplayOptions, change, stop_of_open, stop_of_restore};
+use crate::transfer::progress_bar;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Exit code 0: everything agrees. 1: something disagrees or is damaged. 74: the folder cannot be read.\n\
-    Changes nothing."
+    after_help = "Exit code 0: everything agrees. 1: something disagrees, is damaged or is missing. 74: the file or the \
+    folder cannot be read.\nChanges nothing."
 )]
 pub(crate) struct VerifyOptions {
+    /// The backup to check instead of a data folder
+    file: Option<PathBuf>,
+
     /// The folder of the plants and the tokens
     #[arg(long, value_name = "DIR", env = "PLANTD_DATA", default_value = "plantd-data")]
     data: PathBuf,
+
+    #[command(flatten)]
+    replay: ReplayOptions,
 }
 
 pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
-    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(&options.data)));
-    let inspection = inspection.map_err(|error| match error {
-        OpenError::Damaged(_) => Stop::Findings(error.into()),
-        _ => Stop::Io(error.into()),
-    })?;
-    let verification = inspection.verify()?;
-    say(&verification).context("cannot write to standard output")?;
+    match &options.file {
+        Some(file) => verify_backup(file, &options.replay),
+        None if options.replay.replay().is_some() => {
+            Err(Stop::Usage(anyhow!("an archive continues a backup; give the backup too")))
+        }
+        None => verify_folder(&options.data),
+    }
+}
+
+fn verify_folder(data: &Path) -> Result<(), Stop> {
+    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(data)));
+    let inspection = inspection.map_err(stop_of_open)?;
+    let verification = with_progress(|progress| inspection.verify(progress))?;
+    let advice = "the database is damaged: keep the folder, and restore a backup into a new one, or what \
+                  `plantd export --data` can read";
+    report(&verification, advice)
+}
+
+fn verify_backup(file: &Path, replay: &ReplayOptions) -> Result<(), Stop> {
+    let backup = BackupFile::open(file).map_err(stop_of_open)?;
+    let verification = with_progress(|progress| backup.verify(progress))?;
+    report(&verification, "the backup is damaged: take another one")?;
+    let mut moment = change(&backup.position());
+    if let Some(replay) = replay.replay() {
+        moment = change(&backup.verify_archive(&replay).map_err(stop_of_restore)?);
+    }
+    let said = writeln!(io::stdout(), "whole up to {moment}");
+    Ok(said.context("cannot write to standard output")?)
+}
+
+fn with_progress(
+    verify: impl FnOnce(&dyn Fn(f64)) -> Result<Verification, StoreFailure>,
+) -> Result<Verification, StoreFailure> {
+    let progress = progress_bar::of_share();
+    let verification = verify(&|share| progress_bar::show_share(&progress, share));
+    progress.finish_and_clear();
+    verification
+}
+
+/// Prints a verification. Disagreements are the error, with this advice.
+fn report(verification: &Verification, advice: &str) -> Result<(), Stop> {
+    say(verification).context("cannot write to standard output")?;
     if verification.agrees() {
         return Ok(());
     }
     let count = verification.disagreements.len() as u64 + verification.more_disagreements;
-    let count = HumanCount(count);
-    Err(Stop::Findings(anyhow!(
-        "disagreements: {count}; the database is damaged: keep the folder, and restore a backup into a new \
-         one, or what `plantd export --data` can read"
-    )))
+    Err(Stop::Findings(anyhow!("disagreements: {}; {advice}", HumanCount(count))))
 }
 
 fn say(verification: &Verification) -> io::Result<()> {

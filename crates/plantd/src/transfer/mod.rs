@@ -1,13 +1,14 @@
-//! Plants into a running server and out of it, its events, and plants out of a data folder.
+//! Plants into a running server and out of it, its events and backups, and plants out of a data folder.
 
+pub(crate) mod backup;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod list;
-mod output;
+pub(crate) mod output;
 mod plant_printer;
-mod progress_bar;
+pub(crate) mod progress_bar;
 mod salvage;
 mod upload;
 

@@ -53,6 +53,11 @@ impl Output {
         Ok(Self { file, replacing: None })
     }
 
+    /// The new file, which is not in its place yet.
+    pub(crate) fn unfinished(&self) -> Option<&Path> {
+        self.replacing.as_ref().map(|(unfinished, _)| &**unfinished)
+    }
+
     /// Whether written parts remain when the export fails.
     pub(crate) const fn keeps_part(&self) -> bool {
         self.replacing.is_none()

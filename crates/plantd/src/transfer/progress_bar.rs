@@ -11,6 +11,7 @@ const TICK_INTERVAL: Duration = Duration::from_millis(100);
 const BYTES_OF_TOTAL: &str = "{bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
 const BYTES: &str = "{spinner} {bytes}, {bytes_per_sec}";
 const PLANTS_OF_TOTAL: &str = "{bar:32} {human_pos} of {human_len} plants, {rate}/s, {eta} left";
+const SHARE: &str = "{bar:32} {percent} %, {eta} left";
 const PLANTS: &str = "{spinner} {human_pos} plants, {rate}/s";
 
 pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
@@ -19,6 +20,18 @@ pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
 
 pub(crate) fn of_plants(total: Option<u64>) -> ProgressBar {
     start(total, PLANTS_OF_TOTAL, PLANTS)
+}
+
+/// The steps of a bar that shows a share.
+const SHARE_STEPS: u64 = 1000;
+
+pub(crate) fn of_share() -> ProgressBar {
+    start(Some(SHARE_STEPS), SHARE, SHARE)
+}
+
+/// Shows a share from 0 to 1 in the bar of [`of_share`].
+pub(crate) fn show_share(bar: &ProgressBar, share: f64) {
+    bar.set_position((share * SHARE_STEPS as f64) as u64);
 }
 
 fn start(total: Option<u64>, with_total: &str, without: &str) -> ProgressBar {
@@ -54,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_templates_are_right() {
-        for template in [BYTES_OF_TOTAL, BYTES, PLANTS_OF_TOTAL, PLANTS] {
+        for template in [BYTES_OF_TOTAL, BYTES, PLANTS_OF_TOTAL, SHARE, PLANTS] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

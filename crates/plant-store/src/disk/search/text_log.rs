@@ -14,7 +14,7 @@ const BATCH_BYTES: usize = 32 * 1024;
 pub(in super::super) type TextBatches = Vec<Arc<TextBatch>>;
 
 /// The texts of all plants that a memtable has got; a plant that was changed again is there again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in super::super) struct TextLog {
     complete: TextBatches,
     last: TextBatch,

@@ -1,0 +1,171 @@
+//! Archives: folders with the changes of a database, piece by piece, so that a backup can be brought up to a later moment.
+//!
+//! A piece is a file with consecutive groups of the write-ahead log: a [`Piece`], sealed by a checksum. Its name says of
+//! which log the groups are, and the numbers of the first and the last change. A folder may have the pieces of several logs,
+//! because a restored database begins a new one.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::change::ChangeGroup;
+use super::files::sync_folder;
+use super::manifest::{FORMAT, of_this_format};
+use super::new_file::{create, remove_if_there};
+use super::sealed::Seal;
+use crate::{StoreFailure, fault};
+
+const SEAL: Seal = Seal { magic: *b"plpiece1", name: "a piece of an archive" };
+
+/// The extension of a piece's file.
+const EXTENSION: &str = "wal";
+
+#[derive(Serialize, Deserialize)]
+struct Piece<'a> {
+    event_log: u32,
+    /// Groups as the write-ahead log has them.
+    #[serde(borrow)]
+    payloads: Vec<&'a [u8]>,
+}
+
+/// What the name of a piece says. Pieces of one log sort by their changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PieceName {
+    /// The name of the log of events, as in cursors.
+    pub(super) event_log: u32,
+    pub(super) first_sequence: u64,
+    pub(super) last_sequence: u64,
+}
+
+impl PieceName {
+    fn file_name(&self) -> String {
+        let Self { event_log, first_sequence, last_sequence } = self;
+        format!("{event_log:08x}-{first_sequence:019}-{last_sequence:019}.{EXTENSION}")
+    }
+
+    /// Parses the name of a piece. Other files may be in the folder.
+    fn parse(file_name: &str) -> Option<Self> {
+        let (event_log, sequences) =
+            file_name.strip_suffix(EXTENSION)?.strip_suffix('.')?.split_once('-')?;
+        let (first, last) = sequences.split_once('-')?;
+        let name = Self {
+            event_log: u32::from_str_radix(event_log, 16).ok()?,
+            first_sequence: first.parse().ok()?,
+            last_sequence: last.parse().ok()?,
+        };
+        (name.file_name() == file_name).then_some(name)
+    }
+
+    pub(super) fn path(&self, archive: &Path) -> PathBuf {
+        archive.join(self.file_name())
+    }
+}
+
+/// The pieces in an archive, those of each log from its oldest to its newest.
+pub(super) fn pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
+    let read = || {
+        let mut pieces = Vec::new();
+        for entry in fs::read_dir(archive)? {
+            pieces.extend(entry?.file_name().to_str().and_then(PieceName::parse));
+        }
+        anyhow::Ok(pieces)
+    };
+    let mut pieces =
+        read().with_context(|| format!("cannot read the archive {}", archive.display()))?;
+    pieces.sort_unstable();
+    Ok(pieces)
+}
+
+/// Writes a piece. When this returns, the piece is on disk. Only one writer may be at work for each log.
+pub(super) fn write_piece<'a>(
+    archive: &Path,
+    name: PieceName,
+    payloads: impl Iterator<Item = &'a [u8]>,
+) -> anyhow::Result<()> {
+    let piece = Piece { event_log: name.event_log, payloads: payloads.collect() };
+    let bytes = SEAL.seal(&postcard::to_stdvec(&(FORMAT, piece))?);
+    let (path, new) = (name.path(archive), archive.join(format!("{:08x}.new", name.event_log)));
+    let write = || {
+        remove_if_there(&new)?;
+        let mut file = create(&new)?;
+        file.write_all(&bytes)?;
+        fault::point("before-piece-sync");
+        file.sync_all()?;
+        fault::point("before-piece-rename");
+        fs::rename(&new, &path)?;
+        fault::point("after-piece-rename");
+        anyhow::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    sync_folder(archive)
+}
+
+/// Reads a piece. Fails unless the piece has exactly what its name says.
+pub(super) fn read_piece(archive: &Path, name: PieceName) -> anyhow::Result<Vec<ChangeGroup>> {
+    let path = name.path(archive);
+    let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    groups_of(name, &bytes).with_context(|| format!("{} cannot be used", path.display()))
+}
+
+fn groups_of(name: PieceName, sealed: &[u8]) -> anyhow::Result<Vec<ChangeGroup>> {
+    let Piece { event_log, payloads } = of_this_format(SEAL.open(sealed)?)?;
+    let groups: Vec<_> =
+        payloads.into_iter().map(ChangeGroup::decode).collect::<anyhow::Result<_>>()?;
+    let mut next = name.first_sequence;
+    for group in &groups {
+        ensure!(group.first_sequence == next, "its changes are not those that its name says");
+        next = group.last_sequence() + 1;
+    }
+    ensure!(
+        event_log == name.event_log && next == name.last_sequence + 1,
+        "its changes are not those that its name says"
+    );
+    Ok(groups)
+}
+
+/// What [`prune_archive`] has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many pieces.
+    pub pieces: u64,
+    /// Their size, in bytes.
+    pub bytes: u64,
+}
+
+/// Removes the pieces of an archive that were written longer than `keep` ago. A backup that is younger needs none of them.
+/// The newest piece of each log stays. A server may be writing to the archive.
+///
+/// # Errors
+///
+/// When the archive cannot be read, or a piece cannot be removed.
+pub fn prune_archive(archive: &Path, keep: Duration) -> Result<Pruned, StoreFailure> {
+    prune(archive, keep).map_err(StoreFailure::new)
+}
+
+fn prune(archive: &Path, keep: Duration) -> anyhow::Result<Pruned> {
+    let pieces = pieces(archive)?;
+    let mut pruned = Pruned::default();
+    let now = SystemTime::now();
+    for of_log in pieces.chunk_by(|one, next| one.event_log == next.event_log) {
+        for piece in &of_log[..of_log.len() - 1] {
+            let path = piece.path(archive);
+            let look = || Ok::<_, std::io::Error>(File::open(&path)?.metadata()?);
+            let metadata = look().with_context(|| format!("cannot read {}", path.display()))?;
+            // A time in the future is that of a new piece.
+            let age = now.duration_since(metadata.modified()?).unwrap_or_default();
+            if age <= keep {
+                // Pieces go from the oldest on, so that no gap arises.
+                break;
+            }
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            pruned.pieces += 1;
+            pruned.bytes += metadata.len();
+        }
+    }
+    sync_folder(archive)?;
+    Ok(pruned)
+}

@@ -1,0 +1,167 @@
+//! Reads the file of a [backup](super::backup), proves it, and makes a database of it.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, ensure};
+
+use super::backup::{END_SEAL, End, LENGTH_BYTES};
+use super::cache::BlockCache;
+use super::errors::{advise_on_backup, advise_on_disk, open_error};
+use super::event_log::cursor;
+use super::findings::Findings;
+use super::inspection::Verification;
+use super::manifest::Manifest;
+use super::merge::Tables;
+use super::room::MIB;
+use super::table::{Content, FilePart, Table};
+use super::verify;
+use crate::event::from_millis;
+use crate::plant_record::whole;
+use crate::{EventCursor, OpenError, StoreFailure};
+
+/// The cache of blocks while a backup is verified or restored, in bytes.
+pub(super) const CACHE_BYTES: u64 = 16 * MIB;
+
+/// A backup that is whole: it has its head, its end, and everything in between. What is in its tables is proved by
+/// [`Self::verify`].
+pub struct BackupFile {
+    pub(super) file: Arc<File>,
+    pub(super) manifest: Manifest,
+    /// Where each table begins in the file, in the order of the manifest.
+    pub(super) offsets: Vec<u64>,
+    /// The path, for errors.
+    name: String,
+}
+
+/// A moment in the history of a store: a change, and when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The cursor of the event of the change.
+    pub cursor: EventCursor,
+    /// When the store committed the change.
+    pub at: SystemTime,
+}
+
+impl BackupFile {
+    /// Opens a backup, and checks its head and its end.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Damaged`] when the file is cut, damaged, or no backup. [`OpenError::Unusable`] when it cannot be
+    /// read, or another version made it.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let name = path.display().to_string();
+        let read = File::open(path).with_context(|| format!("cannot read {name}"));
+        let opened = read.and_then(|file| {
+            let opened = Self::try_open(file, name.clone());
+            opened.with_context(|| format!("{name} is no whole backup"))
+        });
+        // A missing file says nothing about the content of a backup.
+        let is_missing = |error: &anyhow::Error| {
+            let cause = error.root_cause().downcast_ref::<std::io::Error>();
+            cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
+        };
+        opened
+            .map_err(|error| if is_missing(&error) { error } else { advise_on_backup(error) })
+            .map_err(advise_on_disk)
+            .map_err(open_error)
+    }
+
+    fn try_open(file: File, name: String) -> anyhow::Result<Self> {
+        let bytes = file.metadata()?.len();
+        let mut length = [0; LENGTH_BYTES];
+        file.read_exact_at(&mut length, 0).context("it has no head")?;
+        let head_bytes = u64::from_le_bytes(length);
+        let head_end = head_bytes.checked_add(LENGTH_BYTES as u64).filter(|end| *end <= bytes);
+        let head_end =
+            head_end.context("its head is cut, or it does not begin as a backup does")?;
+        let mut head = vec![0; usize::try_from(head_bytes)?];
+        file.read_exact_at(&mut head, LENGTH_BYTES as u64)?;
+        let manifest = Manifest::decode(&head).context("its head cannot be used")?;
+
+        let (mut offsets, mut end_begin) = (Vec::with_capacity(manifest.tables.len()), head_end);
+        for table in &manifest.tables {
+            offsets.push(end_begin);
+            end_begin = end_begin.checked_add(table.bytes).context("its tables are too long")?;
+        }
+        let end = END_SEAL.seal(&postcard::to_stdvec(&End::of(&manifest.totals, &head))?);
+        let whole_bytes = end_begin.saturating_add(end.len() as u64);
+        ensure!(bytes >= whole_bytes, "it is cut: it has {bytes} bytes instead of {whole_bytes}");
+        ensure!(
+            bytes == whole_bytes,
+            "something follows its end: it has {bytes} bytes instead of {whole_bytes}"
+        );
+        let mut found = vec![0; end.len()];
+        file.read_exact_at(&mut found, end_begin)?;
+        let found: End = whole(END_SEAL.open(&found)?)?;
+        ensure!(
+            found == End::of(&manifest.totals, &head),
+            "its end is that of another backup, with the position {}",
+            found.position
+        );
+        Ok(Self { file: Arc::new(file), manifest, offsets, name })
+    }
+
+    /// The moment of the backup: its newest change.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let Manifest { event_log, totals, .. } = &self.manifest;
+        Position::of(*event_log, totals.last_sequence, totals.last_at_ms)
+    }
+
+    /// The number of plants.
+    #[must_use]
+    pub const fn plants(&self) -> u64 {
+        self.manifest.totals.plants
+    }
+
+    /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress` with
+    /// the share that is done, from 0 to 1. Memory is bounded by the number of events in the backup, and by the number of
+    /// tags once their counts are wrong.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
+        let mut findings = Findings::list();
+        let (plants, events) =
+            self.compare(&mut findings, progress).map_err(StoreFailure::new)?.unwrap_or_default();
+        Ok(Verification::new(plants, events, findings))
+    }
+
+    fn compare(
+        &self,
+        findings: &mut Findings,
+        progress: &dyn Fn(f64),
+    ) -> anyhow::Result<Option<(u64, u64)>> {
+        let Some(tables) = findings.value_of(self.tables())? else { return Ok(None) };
+        let compared = verify::verify(&tables, Some(&self.manifest.totals), findings, progress);
+        findings.value_of(compared.context("not everything could be compared"))
+    }
+
+    /// The tables where they are in the file, newest first.
+    pub(super) fn tables(&self) -> anyhow::Result<Tables> {
+        let cache = BlockCache::new(CACHE_BYTES);
+        let tables = self.manifest.tables.iter().zip(&self.offsets).map(|(metadata, begin)| {
+            let (begin, bytes) = (*begin, metadata.bytes);
+            let name = format!("{}, bytes {begin} to {}", self.name, begin + bytes);
+            let content =
+                Content::File(FilePart { file: Arc::clone(&self.file), begin, bytes, name });
+            let table = Table::open(metadata.number, content, Some(metadata), Arc::clone(&cache))?;
+            Ok(Arc::new(table))
+        });
+        tables.collect()
+    }
+}
+
+impl Position {
+    /// The position of a change in the log of events `event_log`.
+    pub(super) fn of(event_log: u32, sequence: u64, at_ms: u64) -> Self {
+        Self { cursor: cursor(event_log, sequence, at_ms), at: from_millis(at_ms) }
+    }
+}

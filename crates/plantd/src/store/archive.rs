@@ -1,0 +1,102 @@
+//! The archive of the write-ahead log: how it is named on the command line, and `plantd archive`.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+use indicatif::{DecimalBytes, HumanCount};
+use jiff::Timestamp;
+use plant_store::{OpenError, Position, Replay, RestoreError, Until, prune_archive};
+
+use crate::exit::Stop;
+use crate::option_value::duration;
+
+/// Which archive follows a backup, and how far.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReplayOptions {
+    /// The archive with the changes after the backup (plantd serve --archive)
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+
+    /// The last moment: a time, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as 2048-9f3a1c
+    /// [default: the end of the archive]
+    #[arg(long, value_name = "TIME|CURSOR", requires = "archive", value_parser = until)]
+    until: Option<Until>,
+}
+
+impl ReplayOptions {
+    pub(crate) fn replay(&self) -> Option<Replay> {
+        let mut replay = Replay::of(self.archive.clone()?);
+        replay.until = self.until;
+        Some(replay)
+    }
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    if let Ok(cursor) = text.parse() {
+        return Ok(Until::Cursor(cursor));
+    }
+    let time: Result<Timestamp, _> = text.parse();
+    time.map(|time| Until::Time(time.into())).map_err(|_| {
+        "give a time with its offset, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as 2048-9f3a1c"
+            .to_owned()
+    })
+}
+
+/// `the change 2048-9f3a1c of 2027-01-02T03:04:05.678Z`.
+pub(crate) fn change(position: &Position) -> String {
+    let time = Timestamp::try_from(position.at);
+    let time = time.map_or_else(|_| "an unknown time".to_owned(), |time| format!("{time:.3}"));
+    format!("the change {} of {time}", position.cursor)
+}
+
+/// Damage is a finding; anything else is a file or a folder that cannot be used.
+pub(crate) fn stop_of_open(error: OpenError) -> Stop {
+    match error {
+        OpenError::Damaged(_) => Stop::Findings(error.into()),
+        _ => Stop::Io(error.into()),
+    }
+}
+
+/// Like [`stop_of_open`].
+pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
+    match error {
+        RestoreError::NotWhole { whole_up_to, .. } => {
+            let advice = format!(
+                "the archive is whole up to {}: add --until {} to go up to there",
+                change(&whole_up_to),
+                whole_up_to.cursor
+            );
+            Stop::Findings(anyhow!("{error}; {advice}"))
+        }
+        RestoreError::Damaged(_) => Stop::Findings(error.into()),
+        _ => Stop::Io(error.into()),
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ArchiveCommand {
+    /// Remove the changes that no backup of the time to keep needs; a server may be writing to the archive
+    Prune(PruneOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PruneOptions {
+    /// The archive
+    #[arg(value_name = "DIR")]
+    archive: PathBuf,
+
+    /// The age of the oldest backup that is to be brought up to a later moment, such as 7d
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    keep: Duration,
+}
+
+pub(crate) fn run(command: &ArchiveCommand) -> Result<(), Stop> {
+    let ArchiveCommand::Prune(PruneOptions { archive, keep }) = command;
+    let pruned = prune_archive(archive, *keep)?;
+    let (pieces, bytes) = (HumanCount(pruned.pieces), DecimalBytes(pruned.bytes));
+    let said = writeln!(io::stdout(), "removed {pieces} pieces ({bytes})");
+    Ok(said.context("cannot write to standard output")?)
+}
