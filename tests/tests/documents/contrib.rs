@@ -31,22 +31,24 @@ pub(crate) struct Servers {
     on_disk: TestServer,
     on_postgres: TestServer,
     authority: Authority,
-    _certificate: TempDir,
+    /// The certificate, and the archive of the server on disk.
+    _folder: TempDir,
 }
 
 impl Servers {
     pub(crate) fn start() -> Self {
-        let certificate = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let authority = Authority::new();
-        authority.issue().write(certificate.path());
-        let launch = Launch::new().tls(certificate.path());
+        authority.issue().write(folder.path());
+        let launch = Launch::new().tls(folder.path());
+        let archive = folder.path().join("archive");
         let servers = Self {
-            on_disk: TestServer::start_with(launch.clone()),
+            on_disk: TestServer::start_with(launch.clone().environment("PLANTD_ARCHIVE", archive)),
             on_postgres: TestServer::start_with(
                 launch.postgres(shared().url(), &fresh_schema_name()),
             ),
             authority,
-            _certificate: certificate,
+            _folder: folder,
         };
         servers.clients().iter().for_each(|(_, client)| keep_busy(client));
         servers

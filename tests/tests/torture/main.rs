@@ -3,6 +3,7 @@
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
 mod away;
+mod backups;
 mod damage;
 mod disks;
 mod drain;

@@ -15,7 +15,7 @@ use crate::limits::TOKEN_NAME_MAX_CHARACTERS;
 pub enum Scope {
     /// Read the metrics, and no plants.
     Metrics,
-    /// Make backups, and nothing else.
+    /// Make backups, and read the metrics.
     Backup,
     /// Read plants, and the metrics.
     Read,
@@ -42,9 +42,9 @@ impl Scope {
     pub(crate) const fn includes(self, needed: Self) -> bool {
         matches!(
             (self, needed),
-            (Self::Write, _)
-                | (Self::Read, Self::Read | Self::Metrics)
-                | (Self::Metrics, Self::Metrics)
+            (_, Self::Metrics)
+                | (Self::Write, _)
+                | (Self::Read, Self::Read)
                 | (Self::Backup, Self::Backup)
         )
     }

@@ -43,7 +43,7 @@ pub struct BackupFile {
 pub struct Position {
     /// The cursor of the event of the change.
     pub cursor: EventCursor,
-    /// When the store committed the change.
+    /// When the store committed the change; 1970 before the first change.
     pub at: SystemTime,
 }
 

@@ -38,10 +38,13 @@ impl EventLog {
     /// Whether this log has given out the cursor. False if its event is forgotten, because then that is not known.
     fn was_given_out(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
         let sequence = cursor.revision.get();
-        let at_ms = match sequence {
-            0 => Some(0),
-            _ if sequence == totals.last_sequence => Some(totals.last_at_ms),
-            _ => self.tree.event(sequence)?.map(|event| event.at_ms),
+        // The position before the first event of a log has no time.
+        let is_begin = sequence + 1 == totals.stored_from;
+        let at_ms = if sequence == totals.last_sequence {
+            Some(totals.last_at_ms)
+        } else {
+            let event = self.tree.event(sequence)?;
+            event.map(|event| event.at_ms).or(is_begin.then_some(0))
         };
         Ok(at_ms.is_some_and(|at_ms| cursor == self.cursor(sequence, at_ms)))
     }

@@ -253,7 +253,7 @@ impl Restoring {
         let last_sequence = sequence_after(old.last_sequence, now_ms)?;
         manifest.event_log = new_event_log()?;
         manifest.totals =
-            Totals { last_sequence, last_at_ms: now_ms, stored_from: last_sequence + 1, ..old };
+            Totals { last_sequence, last_at_ms: 0, stored_from: last_sequence + 1, ..old };
         // A log that does not reach up to the tables is refused as an old one.
         let log =
             write_ahead_log::read(&directory, Some(manifest.log_salts), &mut Findings::Refuse)?;

@@ -45,11 +45,11 @@ fn until(text: &str) -> Result<Until, String> {
     })
 }
 
-/// `the change 2048-9f3a1c of 2027-01-02T03:04:05.678Z`.
+/// `the change 2048-9f3a1c of 2027-01-02T03:04:05.678Z`. The position before the first change has no time.
 pub(crate) fn change(position: &Position) -> String {
-    let time = Timestamp::try_from(position.at);
-    let time = time.map_or_else(|_| "an unknown time".to_owned(), |time| format!("{time:.3}"));
-    format!("the change {} of {time}", position.cursor)
+    let time = Timestamp::try_from(position.at).ok().filter(|time| *time > Timestamp::UNIX_EPOCH);
+    let time = time.map_or_else(String::new, |time| format!(" of {time:.3}"));
+    format!("the change {}{time}", position.cursor)
 }
 
 /// Damage is a finding; anything else is a file or a folder that cannot be used.

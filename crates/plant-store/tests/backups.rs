@@ -1,0 +1,555 @@
+//! Backups and archives: what they restore to, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_store::conformance::damage::copy_as_killed;
+use plant_store::{
+    BackupFile, DiskConfig, DiskInspection, DiskRepository, Event, EventCursor, EventRetention,
+    EventsAfter, IdempotencyDigest, OnConflict, OpenError, PageRequest, PlantRepository, Position,
+    Preconditions, Replay, RestoreError, Revision, StoreError, StoredPlant, Until, prune_archive,
+};
+use tempfile::TempDir;
+
+/// A repository with an archive.
+struct Store {
+    folder: TempDir,
+    config: DiskConfig,
+    repository: Option<DiskRepository>,
+}
+
+impl Store {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut config = DiskConfig::new(folder.path().join("plants"));
+        config.archive = Some(folder.path().join("archive"));
+        config.changes_in_memory = 64;
+        config.retention = EventRetention::new(100, Duration::ZERO);
+        let mut store = Self { folder, config, repository: None };
+        store.open();
+        store
+    }
+
+    fn open(&mut self) {
+        self.repository = Some(DiskRepository::open(&self.config).expect("opens"));
+    }
+
+    async fn close(&mut self) {
+        let repository = self.repository.take().expect("it is open");
+        repository.close().await.expect("closes");
+    }
+
+    fn repository(&self) -> &DiskRepository {
+        self.repository.as_ref().expect("it is open")
+    }
+
+    fn archive(&self) -> &Path {
+        self.config.archive.as_deref().expect("there is one")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn back_up(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, backup_of(self.repository()).await).expect("writes");
+        path
+    }
+
+    /// Makes one random change, to one of few plants.
+    async fn change(&self, chance: &mut Rng) {
+        let repository = self.repository();
+        let id = chance.i64(0..40);
+        let tag = chance.choice([None, Some("Rosaceae"), Some("木")]).flatten();
+        let plant = NewPlant::new(id, format!("Rosa {}", chance.u64(..)), tag.map(str::to_owned));
+        let plant = plant.expect("valid");
+        let told = match chance.u8(..4) {
+            0 => repository.delete(PlantId::from(id), Preconditions::default()).await,
+            1 => {
+                let digest =
+                    IdempotencyDigest::from_bytes([chance.u8(..); IdempotencyDigest::BYTES]);
+                repository.create(plant, Some(digest)).await.map(drop)
+            }
+            _ => repository.put(plant, Preconditions::default()).await.map(drop),
+        };
+        let is_refused = |error: &StoreError| {
+            matches!(error, StoreError::NoSuchPlant(_) | StoreError::IdTaken(_))
+        };
+        assert!(told.as_ref().err().is_none_or(is_refused), "{told:?}");
+    }
+
+    async fn change_often(&self, times: usize, chance: &mut Rng) {
+        for _ in 0..times {
+            self.change(chance).await;
+        }
+    }
+}
+
+async fn backup_of(repository: &DiskRepository) -> Vec<u8> {
+    let mut backup = repository.backup().await.expect("makes a backup");
+    let length = backup.length();
+    let mut bytes = Vec::new();
+    while let Some((part, rest)) = backup.next().await.expect("reads") {
+        bytes.extend(part);
+        backup = rest;
+    }
+    assert_eq!(bytes.len() as u64, length, "the length was known before");
+    bytes
+}
+
+async fn plants_of(repository: &impl PlantRepository) -> Vec<StoredPlant> {
+    let request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1_000 };
+    let page = repository.list(request).await.expect("reads");
+    assert!(page.next.is_none(), "there are few plants");
+    page.stored_plants().expect("valid")
+}
+
+/// Restores a backup, verifies the folder, and opens it.
+fn restore(backup: &Path, to: &Path, replay: Option<&Replay>) -> DiskRepository {
+    let restored = BackupFile::open(backup).expect("it is whole").restore(to, replay, &|_| ());
+    restored.expect("restores");
+    let config = DiskConfig::new(to);
+    let found = DiskInspection::open(&config).expect("opens").verify(&|_| ()).expect("reads");
+    assert!(found.agrees(), "{found:?}");
+    DiskRepository::open(&config).expect("opens")
+}
+
+fn until(archive: &Path, until: Until) -> Replay {
+    let mut replay = Replay::of(archive);
+    replay.until = Some(until);
+    replay
+}
+
+/// A moment in the history of a store, as a model of it.
+#[derive(Clone)]
+struct Moment {
+    event: Event,
+    plants: Vec<StoredPlant>,
+}
+
+/// Makes random changes, and records the moment after each. Some are made in one group.
+async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut Vec<Moment>) {
+    let repository = store.repository();
+    for _ in 0..changes {
+        let before = repository.newest_event().await.expect("reads");
+        let mut plants = plants_of(repository).await;
+        if chance.u8(..4) == 0 {
+            let first = chance.i64(0..30);
+            let rows = (first..first + chance.i64(2..9)).map(|id| {
+                NewPlant::new(id, format!("Salix {}", chance.u64(..)), None).expect("valid")
+            });
+            let rows: Vec<_> = rows.collect();
+            repository.import(rows.clone(), OnConflict::Replace).await.expect("imports");
+            let page = repository.events(EventsAfter::Cursor(before), 100).await.expect("reads");
+            assert_eq!(page.events.len(), rows.len());
+            for (row, event) in rows.into_iter().zip(page.events) {
+                plants.retain(|plant| plant.id != row.id());
+                let plant = row.plant().clone();
+                plants.push(StoredPlant { id: row.id(), plant, revision: event.revision() });
+                plants.sort_unstable_by_key(|plant| plant.id);
+                history.push(Moment { event, plants: plants.clone() });
+            }
+        } else {
+            store.change(chance).await;
+            let page = repository.events(EventsAfter::Cursor(before), 1).await.expect("reads");
+            let plants = plants_of(repository).await;
+            if let Some(event) = page.events.first().copied() {
+                history.push(Moment { event, plants });
+            }
+        }
+    }
+    let last = history.last().expect("there are changes");
+    assert_eq!(last.plants, plants_of(repository).await, "the model is right");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
+    let (store, mut chance) = (Store::new(), Rng::with_seed(1));
+    store.change_often(500, &mut chance).await;
+    let digest = IdempotencyDigest::from_bytes([7; IdempotencyDigest::BYTES]);
+    let plant = NewPlant::new(99, "Quercus", None).expect("valid");
+    store.repository().create(plant.clone(), Some(digest)).await.expect("the id is free");
+    let (backup, plants) = (store.back_up("backup").await, plants_of(store.repository()).await);
+    let newest = store.repository().newest_event().await.expect("reads");
+    store.change_often(100, &mut chance).await;
+    let lost = store.repository().newest_event().await.expect("reads");
+
+    let file = BackupFile::open(&backup).expect("it is whole");
+    let found = file.verify(&|_| ()).expect("reads");
+    assert!(found.agrees(), "{found:?}");
+    assert_eq!(found.plants, plants.len() as u64);
+    assert_eq!(file.position().cursor, newest);
+    let restored = restore(&backup, &store.path("restored"), None);
+    assert_eq!(plants_of(&restored).await, plants);
+    let repeated = restored.create(plant, Some(digest)).await.expect("it is the same create");
+    assert!(repeated.is_current, "{repeated:?}");
+
+    for cursor in [newest, lost] {
+        let gone = restored.events(EventsAfter::Cursor(cursor), 1).await;
+        assert!(matches!(gone, Err(StoreError::EventsGone)), "{gone:?}");
+    }
+    let begin = restored.newest_event().await.expect("reads");
+    let another = NewPlant::new(100, "Quercus", None).expect("valid");
+    let created = restored.create(another, None).await.expect("the id is free");
+    assert!(created.stored.revision > lost.revision, "a revision of a lost change comes again");
+    let page = restored.events(EventsAfter::Cursor(begin), 10).await.expect("reads");
+    assert_eq!(page.events.len(), 1, "{page:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_restores_every_moment_of_a_history_exactly() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(2));
+    let (mut history, mut backups) = (Vec::new(), Vec::new());
+    for part in 0..4 {
+        backups.push((history.len(), store.back_up(&format!("backup {part}")).await));
+        record(&store, 150, &mut chance, &mut history).await;
+        store.close().await;
+        store.open();
+    }
+    store.close().await;
+    let to = store.path("restored");
+    for _ in 0..200 {
+        let moment = chance.usize(..history.len());
+        let older: Vec<_> = backups.iter().filter(|(length, _)| *length <= moment).collect();
+        let (_, backup) = chance.choice(older).expect("the first one is");
+        let wanted = &history[moment];
+        let (limit, expected) = if chance.bool() {
+            (Until::Cursor(wanted.event.cursor), wanted)
+        } else {
+            let later = history.iter().position(|it| it.event.at > wanted.event.at);
+            (Until::Time(wanted.event.at), &history[later.unwrap_or(history.len()) - 1])
+        };
+        let restored = restore(backup, &to, Some(&until(store.archive(), limit)));
+        assert_eq!(plants_of(&restored).await, expected.plants, "{limit:?}");
+        drop(restored);
+        fs::remove_dir_all(&to).expect("removes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_moment_that_the_backup_and_the_archive_do_not_have_is_refused() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(3));
+    let mut history = Vec::new();
+    record(&store, 20, &mut chance, &mut history).await;
+    let backup = store.back_up("backup").await;
+    record(&store, 20, &mut chance, &mut history).await;
+    store.close().await;
+    let backup = BackupFile::open(&backup).expect("it is whole");
+    let last = history.last().expect("there are changes").event.cursor;
+    let of = |revision: u64, log| Until::Cursor(EventCursor { revision: revision.into(), log });
+    for (limit, words) in [
+        (Until::Cursor(history[0].event.cursor), "take an older backup"),
+        (Until::Time(history[0].event.at - Duration::from_secs(1)), "take an older backup"),
+        (of(last.revision.get(), last.log ^ (1 << 32)), "not of the log"),
+        (of(last.revision.get(), last.log ^ 1), "another change"),
+        (of(last.revision.get() + 1, last.log), "it ends before the change"),
+    ] {
+        let refused = backup.verify_archive(&until(store.archive(), limit));
+        let refused = refused.expect_err("there is no such moment").to_string();
+        assert!(refused.contains(words), "{limit:?}: {refused}");
+    }
+    let elsewhere = store.path("elsewhere");
+    fs::create_dir(&elsewhere).expect("a folder");
+    let refused = backup.verify_archive(&Replay::of(&elsewhere)).expect_err("it is empty");
+    assert!(refused.to_string().contains("has no piece"), "{refused}");
+}
+
+/// Bytes that differ from those of a whole file: flipped, cut, longer, swapped and repeated.
+fn damaged(whole: &[u8], chance: &mut Rng) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    // What is at the ends has a format of its own.
+    let ends = (0..200).chain(whole.len().saturating_sub(120)..whole.len());
+    let anywhere = (0..300).map(|_| chance.usize(..whole.len()));
+    for place in ends.chain(anywhere.collect::<Vec<_>>()).filter(|place| *place < whole.len()) {
+        let mut flipped = whole.to_vec();
+        flipped[place] ^= 1 << chance.u8(..8);
+        all.push(flipped);
+    }
+    for _ in 0..60 {
+        all.push(whole[..chance.usize(..whole.len())].to_vec());
+    }
+    all.extend([Vec::new(), [whole, b"x"].concat(), whole.repeat(2)]);
+    for _ in 0..60 {
+        let length = chance.usize(1..whole.len() / 3);
+        let one = chance.usize(..whole.len() - 2 * length);
+        let other = chance.usize(one + length..=whole.len() - length);
+        let (first, second) = (one..one + length, other..other + length);
+        let mut swapped = whole.to_vec();
+        swapped[first.clone()].copy_from_slice(&whole[second.clone()]);
+        let repeated = swapped.clone();
+        swapped[second].copy_from_slice(&whole[first]);
+        all.extend([swapped, repeated]);
+    }
+    all.retain(|bytes| bytes != whole);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_damaged_anywhere_is_refused_and_the_place_is_named() {
+    let (store, mut chance) = (Store::new(), Rng::with_seed(4));
+    store.change_often(300, &mut chance).await;
+    let path = store.back_up("backup").await;
+    let (whole, name) = (fs::read(&path).expect("reads"), path.display().to_string());
+    for bytes in damaged(&whole, &mut chance) {
+        fs::write(&path, &bytes).expect("writes");
+        let opened = match BackupFile::open(&path) {
+            Ok(opened) => opened,
+            Err(OpenError::Damaged(refusal)) => {
+                assert!(refusal.to_string().contains(&name), "{refusal}");
+                continue;
+            }
+            Err(refusal) => panic!("{refusal}"),
+        };
+        let found = opened.verify(&|_| ()).expect("the disk works");
+        let all = found.disagreements.join("\n");
+        assert!(all.contains(&format!("{name}, bytes ")), "the place is missing: {all}");
+        let to = store.path("restored");
+        let refusal = opened.restore(&to, None, &|_| ()).expect_err("it is damaged");
+        let RestoreError::Damaged(refusal) = refusal else { panic!("{refusal}") };
+        assert!(refusal.to_string().contains(&format!("{name}, bytes ")), "{refusal}");
+        assert!(!to.join("manifest").exists());
+        drop(fs::remove_dir_all(to));
+    }
+    // A table of another backup has its own checksums.
+    store.change(&mut chance).await;
+    let other = backup_of(store.repository()).await;
+    let mixed = [&whole[..whole.len() / 2], &other[whole.len() / 2..]].concat();
+    fs::write(&path, mixed).expect("writes");
+    let opened = BackupFile::open(&path);
+    assert!(matches!(opened, Err(OpenError::Damaged(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(5));
+    let backup = store.back_up("backup").await;
+    let mut history = Vec::new();
+    for _ in 0..5 {
+        record(&store, 20, &mut chance, &mut history).await;
+        // Ends a piece.
+        store.close().await;
+        store.open();
+    }
+    store.close().await;
+    let mut pieces: Vec<_> = fs::read_dir(store.archive())
+        .expect("reads")
+        .map(|entry| entry.expect("reads").path())
+        .collect();
+    pieces.sort_unstable();
+    assert!(pieces.len() >= 5, "{pieces:?}");
+    let backup_file = BackupFile::open(&backup).expect("it is whole");
+    let all = Replay::of(store.archive());
+    let last = history.last().expect("there are changes");
+    let whole = backup_file.verify_archive(&all).expect("it is whole");
+    assert_eq!(whole, Position { cursor: last.event.cursor, at: last.event.at });
+
+    // What a piece must follow.
+    let before = |piece: &Path| -> u64 {
+        let name = piece.file_name().and_then(|name| name.to_str()).expect("a name");
+        let first = name.split('-').nth(1).expect("a number");
+        first.parse::<u64>().expect("a number") - 1
+    };
+    let assert_whole_up_to = |sequence: u64, words: &str| {
+        let refusal = backup_file.verify_archive(&all).expect_err("it is damaged");
+        let RestoreError::NotWhole { whole_up_to, cause } = refusal else { panic!("{refusal}") };
+        assert_eq!(whole_up_to.cursor.revision, Revision::from(sequence), "{cause}");
+        assert!(cause.to_string().contains(words), "{cause}");
+        whole_up_to.cursor
+    };
+    let (second, third) = (&pieces[1], &pieces[2]);
+    let bytes = fs::read(second).expect("reads");
+    let name = second.display().to_string();
+    for damaged in damaged(&bytes, &mut chance) {
+        fs::write(second, damaged).expect("writes");
+        assert_whole_up_to(before(second), &name);
+    }
+    // A restore reads an archive as a verification does. Its offer holds.
+    let refused = backup_file.restore(&store.path("refused"), Some(&all), &|_| ());
+    assert!(matches!(refused, Err(RestoreError::NotWhole { .. })), "{refused:?}");
+    let cursor = assert_whole_up_to(before(second), &name);
+    let offered = until(store.archive(), Until::Cursor(cursor));
+    let restored = restore(&backup, &store.path("offered"), Some(&offered));
+    let expected = history.iter().find(|it| it.event.cursor == cursor).expect("it was recorded");
+    assert_eq!(plants_of(&restored).await, expected.plants);
+
+    fs::remove_file(second).expect("removes");
+    assert_whole_up_to(before(second), "lacks the changes");
+    // Another piece under its name.
+    fs::copy(third, second).expect("copies");
+    assert_whole_up_to(before(second), &name);
+    fs::write(second, &bytes).expect("writes");
+    let of_third = fs::read(third).expect("reads");
+    fs::write(third, &bytes).expect("writes");
+    assert_whole_up_to(before(third), "its changes are not those that its name says");
+    fs::write(third, of_third).expect("writes");
+    assert_eq!(backup_file.verify_archive(&all).expect("it is whole again"), whole);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_were_made_without_the_archive_are_a_gap() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(6));
+    let backup = store.back_up("backup").await;
+    store.change_often(50, &mut chance).await;
+    store.close().await;
+    let archive = store.config.archive.take();
+    store.open();
+    // So many that the write-ahead log is overwritten.
+    store.change_often(500, &mut chance).await;
+    store.close().await;
+    store.config.archive = archive;
+    store.open();
+    store.change_often(50, &mut chance).await;
+    let metrics = store.repository().metrics();
+    let lost = metrics.iter().find(|it| it.name() == "plantd_archive_lost_changes_total");
+    let lost = lost.expect("there is an archive").get_metric()[0].get_counter().get_value();
+    store.close().await;
+    let refusal = BackupFile::open(&backup)
+        .expect("it is whole")
+        .verify_archive(&Replay::of(store.archive()))
+        .expect_err("there is a gap");
+    let RestoreError::NotWhole { cause, .. } = refusal else { panic!("{refusal}") };
+    assert!(cause.to_string().contains("lacks the changes"), "{cause}");
+    assert!(lost >= 1.0, "the gap is not counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_leaves_no_gap_in_the_archive() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(7));
+    let backup = store.back_up("backup").await;
+    let mut history = Vec::new();
+    for _ in 0..20 {
+        let changes = chance.usize(1..150);
+        record(&store, changes, &mut chance, &mut history).await;
+        // The archive gets nothing more of the server that is killed.
+        let killed = store.path("killed");
+        copy_as_killed(&store.config.directory, &killed);
+        let archive = store.path("archive as killed");
+        copy_as_killed_archive(store.archive(), &archive);
+        store.close().await;
+        store.repository = None;
+        for (from, to) in
+            [(killed, &store.config.directory), (archive, &store.archive().to_owned())]
+        {
+            fs::remove_dir_all(to).expect("removes");
+            fs::rename(from, to).expect("moves");
+        }
+        store.open();
+    }
+    store.close().await;
+    let restored = restore(&backup, &store.path("restored"), Some(&Replay::of(store.archive())));
+    let last = history.last().expect("there are changes");
+    assert_eq!(plants_of(&restored).await, last.plants);
+}
+
+fn copy_as_killed_archive(archive: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(archive).expect("reads") {
+        let entry = entry.expect("reads");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copies");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_archive_of_a_folder_that_was_replaced_by_an_older_copy_takes_no_changes() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(8));
+    store.config.archive_required = true;
+    store.change_often(50, &mut chance).await;
+    store.close().await;
+    let copy = store.path("copy");
+    copy_as_killed(&store.config.directory, &copy);
+    store.open();
+    store.change_often(50, &mut chance).await;
+    store.close().await;
+    fs::remove_dir_all(&store.config.directory).expect("removes");
+    fs::rename(copy, &store.config.directory).expect("moves");
+    store.open();
+    store.change_often(10, &mut chance).await;
+    let begun = Instant::now();
+    let refusal = loop {
+        match store.repository().check_ready().await {
+            Err(StoreError::NotArchived(refusal)) => break refusal.to_string(),
+            _ => assert!(begun.elapsed() < Duration::from_secs(60), "it stays ready"),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(refusal.contains("the folder is an older copy"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_store_goes_on_with_the_same_archive() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(9));
+    store.change_often(50, &mut chance).await;
+    let first = store.back_up("first").await;
+    store.change_often(50, &mut chance).await;
+    store.close().await;
+    drop(restore(&first, &store.path("restored"), Some(&Replay::of(store.archive()))));
+    store.config.directory = store.path("restored");
+    store.open();
+    let second = store.back_up("second").await;
+    let mut history = Vec::new();
+    record(&store, 300, &mut chance, &mut history).await;
+    store.close().await;
+    let again = restore(&second, &store.path("again"), Some(&Replay::of(store.archive())));
+    assert_eq!(plants_of(&again).await, history.last().expect("changes").plants);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(10));
+    for _ in 0..6 {
+        store.change_often(20, &mut chance).await;
+        store.close().await;
+        store.open();
+    }
+    let backup = store.back_up("backup").await;
+    store.change_often(20, &mut chance).await;
+    store.close().await;
+    let mut pieces: Vec<_> =
+        fs::read_dir(store.archive()).expect("reads").map(|it| it.expect("reads").path()).collect();
+    pieces.sort_unstable();
+    let day = Duration::from_secs(24 * 3600);
+    let age = |piece: &Path, days: u32| {
+        let file = fs::File::options().write(true).open(piece).expect("opens");
+        file.set_modified(SystemTime::now() - days * day).expect("sets the time");
+    };
+    // The fourth is young, so the fifth stays too.
+    for (piece, days) in pieces.iter().zip([30, 9, 8, 6, 8]) {
+        age(piece, days);
+    }
+    let pruned = prune_archive(store.archive(), 7 * day).expect("prunes");
+    assert_eq!(pruned.pieces, 3);
+    let left: Vec<bool> = pieces.iter().map(|piece| piece.exists()).collect();
+    assert_eq!(left[..5], [false, false, false, true, true]);
+    let backup = BackupFile::open(&backup).expect("it is whole");
+    backup.verify_archive(&Replay::of(store.archive())).expect("a younger backup needs none");
+    pieces.iter().filter(|piece| piece.exists()).for_each(|piece| age(piece, 8));
+    prune_archive(store.archive(), 7 * day).expect("prunes");
+    let left: Vec<_> = pieces.iter().filter(|piece| piece.exists()).collect();
+    assert_eq!(left, [pieces.last().expect("there are pieces")], "the newest piece stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_backup_is_made_at_a_time_and_compaction_does_not_disturb_it() {
+    let (store, mut chance) = (Store::new(), Rng::with_seed(11));
+    store.change_often(300, &mut chance).await;
+    let plants = plants_of(store.repository()).await;
+    let mut backup = store.repository().backup().await.expect("makes a backup");
+    let second = store.repository().backup().await;
+    assert!(matches!(second, Err(StoreError::BackupRunning)));
+    // All tables of the backup are merged away meanwhile.
+    store.change_often(3_000, &mut chance).await;
+    let mut bytes = Vec::new();
+    while let Some((part, rest)) = backup.next().await.expect("reads") {
+        bytes.extend(part);
+        backup = rest;
+    }
+    let path = store.path("backup");
+    fs::write(&path, bytes).expect("writes");
+    let restored = restore(&path, &store.path("restored"), None);
+    assert_eq!(plants_of(&restored).await, plants);
+    store.repository().backup().await.map(drop).expect("the first one has ended");
+}

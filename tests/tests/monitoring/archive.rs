@@ -1,0 +1,142 @@
+//! `--archive`: what a server measures of its archive, and when an archive makes it unready.
+
+use std::fs;
+use std::path::PathBuf;
+
+use plantd_tests::{
+    Launch, Scrape, TestServer, newest_cursor, revision_of, store_is_on_disk, wait_until,
+};
+use tempfile::TempDir;
+
+const FAILURES: &str = "plantd_archive_failures_total";
+const LOST_CHANGES: &str = "plantd_archive_lost_changes_total";
+const ARCHIVED_REVISION: &str = "plantd_archived_revision";
+const WAITING_SECONDS: &str = "plantd_archive_waiting_seconds";
+
+/// A server with an archive.
+struct ArchivedServer {
+    server: TestServer,
+    archive: PathBuf,
+    _folder: TempDir,
+}
+
+impl ArchivedServer {
+    /// Starts one with these arguments too; `None` where PostgreSQL has the plants.
+    fn start(arguments: &[&str]) -> Option<Self> {
+        if !store_is_on_disk("PostgreSQL archives its own log") {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let archive = folder.path().join("archive");
+        let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive);
+        let server = TestServer::start_with(launch.arguments(arguments.iter().copied()));
+        Some(Self { server, archive, _folder: folder })
+    }
+
+    #[track_caller]
+    fn create(&self, id: i64) {
+        self.server.client().create(id, "Rosa", None).assert_plant("Rosa", None);
+    }
+
+    #[track_caller]
+    fn scrape(&self) -> Scrape {
+        Scrape::of(&self.server.client())
+    }
+
+    /// The status of `/readyz`.
+    #[track_caller]
+    fn readiness(&self) -> u16 {
+        self.server.client().get("/readyz").status
+    }
+
+    /// The revision of the newest event.
+    #[track_caller]
+    fn newest_revision(&self) -> f64 {
+        revision_of(&newest_cursor(&self.server.client())) as f64
+    }
+
+    /// Waits until every change is in the archive.
+    #[track_caller]
+    fn wait_until_archived(&self) {
+        let newest = self.newest_revision();
+        assert!(newest > 0.0);
+        wait_until("the archive to have the newest event", || {
+            self.scrape().value(ARCHIVED_REVISION) == newest
+        });
+    }
+
+    /// Puts a file in the place of the archive.
+    fn replace_archive_by_file(&self) {
+        fs::remove_dir_all(&self.archive).expect("the server writes nothing there now");
+        fs::write(&self.archive, "no folder").expect("it is written");
+    }
+
+    /// Puts an empty folder in the place of that file.
+    fn make_archive_again(&self) {
+        fs::remove_file(&self.archive).expect("it is a file");
+        fs::create_dir(&self.archive).expect("it is made");
+    }
+}
+
+#[test]
+fn a_server_without_an_archive_measures_none() {
+    let server = TestServer::start();
+    let scrape = Scrape::of(&server.client());
+    for name in [FAILURES, LOST_CHANGES, ARCHIVED_REVISION, WAITING_SECONDS] {
+        assert!(!scrape.has(name), "{name}");
+    }
+}
+
+#[test]
+fn the_archived_revision_becomes_that_of_the_newest_event() {
+    let Some(archived) = ArchivedServer::start(&[]) else { return };
+    assert_eq!(archived.scrape().value(ARCHIVED_REVISION), 0.0);
+    for id in 1..=3 {
+        archived.create(id);
+        archived.wait_until_archived();
+    }
+    let scrape = archived.scrape();
+    for name in [FAILURES, LOST_CHANGES, WAITING_SECONDS] {
+        assert_eq!(scrape.value(name), 0.0, "{name}");
+    }
+}
+
+#[test]
+fn an_archive_that_fails_is_measured_and_stops_neither_writes_nor_readiness() {
+    let Some(archived) = ArchivedServer::start(&[]) else { return };
+    archived.create(1);
+    archived.wait_until_archived();
+    let before = archived.scrape().value(ARCHIVED_REVISION);
+    archived.replace_archive_by_file();
+    for round in 1..=3 {
+        archived.create(1 + round);
+        let failures = archived.scrape().value(FAILURES);
+        wait_until("one more failure", || archived.scrape().value(FAILURES) > failures);
+        assert_eq!(archived.readiness(), 200);
+        let scrape = archived.scrape();
+        assert!(scrape.value(WAITING_SECONDS) > 0.0);
+        assert_eq!(scrape.value(ARCHIVED_REVISION), before);
+        assert_eq!(scrape.value("plantd_ready"), 1.0);
+    }
+}
+
+#[test]
+fn a_server_that_requires_its_archive_is_ready_again_once_that_has_every_change() {
+    let Some(archived) = ArchivedServer::start(&["--archive-required"]) else { return };
+    assert_eq!(archived.readiness(), 200);
+    archived.create(1);
+    archived.wait_until_archived();
+    archived.replace_archive_by_file();
+    archived.create(2);
+    wait_until("the server to be unready", || archived.readiness() == 503);
+    archived.server.client().get("/readyz").assert_error(503, 5003);
+    assert_eq!(archived.scrape().value("plantd_ready"), 0.0);
+    archived.create(3);
+    archived.make_archive_again();
+    wait_until("the server to be ready", || archived.readiness() == 200);
+    archived.wait_until_archived();
+    let scrape = archived.scrape();
+    assert_eq!(scrape.value(LOST_CHANGES), 0.0);
+    assert_eq!(scrape.value(WAITING_SECONDS), 0.0);
+    assert_eq!(scrape.value("plantd_ready"), 1.0);
+}
