@@ -87,6 +87,7 @@ struct BadCredential {
 struct Walk {
     server: TestServer,
     scraper: String,
+    keeper: String,
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
@@ -107,6 +108,7 @@ impl Walk {
         let server = TestServer::start();
         let token = |arguments: &[&str]| create_token(server.data(), arguments);
         let scraper = token(&["--name", "scraper", "--scope", "metrics"]);
+        let keeper = token(&["--name", "keeper", "--scope", "backup"]);
         let reader = token(&["--name", "reader", "--scope", "read"]);
         let writer = token(&["--name", "writer", "--scope", "write"]);
         let revoked = token(&["--name", "revoked"]);
@@ -167,7 +169,7 @@ impl Walk {
             bad("of the environment and cut", bearer(&TOKEN[1..]), INVALID),
             bad("of the environment and longer", bearer(&format!("{TOKEN}x")), INVALID),
         ];
-        Self { server, scraper, reader, writer, bad: bad_credentials, odd }
+        Self { server, scraper, keeper, reader, writer, bad: bad_credentials, odd }
     }
 
     /// Sends a request without a body.
@@ -201,9 +203,11 @@ impl Walk {
         for bad in &self.bad {
             self.assert_refused(method, path, bad);
         }
-        for (token, allowed) in
-            [(&self.scraper, &[Scope::Metrics][..]), (&self.reader, &[Scope::Metrics, Scope::Read])]
-        {
+        for (token, allowed) in [
+            (&self.scraper, &[Scope::Metrics][..]),
+            (&self.keeper, &[Scope::Metrics, Scope::Backup]),
+            (&self.reader, &[Scope::Metrics, Scope::Read]),
+        ] {
             if scope.is_none_or(|scope| allowed.contains(&scope)) {
                 self.assert_let_in(method, path, token);
             } else {
@@ -231,6 +235,7 @@ fn scope_of(method: &str, path: &str) -> Option<Scope> {
     match (is_read(method), path) {
         (true, "/token") => None,
         (true, "/metrics") => Some(Scope::Metrics),
+        (true, "/backup") => Some(Scope::Backup),
         (true, _) => Some(Scope::Read),
         (false, _) => Some(Scope::Write),
     }

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `postgres`) starts programs (`program`), puts load on them (`load`) in rounds (`measure`),
-//! and writes tables and plots (`report`).
+//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`) starts programs (`program`), puts load on them
+//! (`load`) in rounds (`measure`), and writes tables and plots (`report`).
 
+mod backup;
 mod change;
 mod followers;
 mod load;
@@ -31,6 +32,8 @@ pub(crate) enum Bench {
     Search,
     /// What clients that follow events cost, and how soon they see an event
     Followers,
+    /// Backups and restores of ten million plants, and what backups cost those that create plants
+    Backup,
     /// plantd on PostgreSQL next to pgbench
     Postgres,
     /// A million plants from a data folder into PostgreSQL and back
@@ -42,6 +45,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
     let options = &Options::new(arguments)?;
     match bench {
         None => suite::run(options),
+        Some(Bench::Backup) => backup::run(options),
         Some(Bench::Change) => change::run(options),
         Some(Bench::Followers) => followers::run(options),
         Some(Bench::Scale) => scale::run(options),

@@ -65,16 +65,20 @@ impl ArchivedServer {
         });
     }
 
-    /// Puts a file in the place of the archive.
-    fn replace_archive_by_file(&self) {
-        fs::remove_dir_all(&self.archive).expect("the server writes nothing there now");
-        fs::write(&self.archive, "no folder").expect("it is written");
+    /// Where the archive is while another folder, or nothing, is in its place.
+    fn elsewhere(&self) -> PathBuf {
+        self.archive.with_file_name("elsewhere")
     }
 
-    /// Puts an empty folder in the place of that file.
-    fn make_archive_again(&self) {
-        fs::remove_file(&self.archive).expect("it is a file");
-        fs::create_dir(&self.archive).expect("it is made");
+    /// Puts an empty folder in the place of the archive, as if its disk were not mounted any more.
+    fn unmount_archive(&self) {
+        fs::rename(&self.archive, self.elsewhere()).expect("moves");
+        fs::create_dir(&self.archive).expect("makes a folder");
+    }
+
+    fn mount_archive_again(&self) {
+        fs::remove_dir(&self.archive).expect("nothing was written into the wrong folder");
+        fs::rename(self.elsewhere(), &self.archive).expect("moves");
     }
 }
 
@@ -107,7 +111,7 @@ fn an_archive_that_fails_is_measured_and_stops_neither_writes_nor_readiness() {
     archived.create(1);
     archived.wait_until_archived();
     let before = archived.scrape().value(ARCHIVED_REVISION);
-    archived.replace_archive_by_file();
+    archived.unmount_archive();
     for round in 1..=3 {
         archived.create(1 + round);
         let failures = archived.scrape().value(FAILURES);
@@ -126,13 +130,13 @@ fn a_server_that_requires_its_archive_is_ready_again_once_that_has_every_change(
     assert_eq!(archived.readiness(), 200);
     archived.create(1);
     archived.wait_until_archived();
-    archived.replace_archive_by_file();
+    archived.unmount_archive();
     archived.create(2);
     wait_until("the server to be unready", || archived.readiness() == 503);
     archived.server.client().get("/readyz").assert_error(503, 5003);
     assert_eq!(archived.scrape().value("plantd_ready"), 0.0);
     archived.create(3);
-    archived.make_archive_again();
+    archived.mount_archive_again();
     wait_until("the server to be ready", || archived.readiness() == 200);
     archived.wait_until_archived();
     let scrape = archived.scrape();

@@ -1,19 +1,22 @@
 //! Power cuts: the disk keeps synced data, and a random part of the rest.
 //!
-//! strace shows the writes and syncs of a server, its answers, and the events that followers got. From the trace, `Disk`
-//! computes the files that a cut at any moment leaves, and a server starts on them.
+//! strace shows the writes and syncs of a server, its answers, the events that followers got, and what the server reports as
+//! archived. From the trace, `Disk` computes the files that a cut at any moment leaves, and a server starts on them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Client, Event, FollowedEvent, Followers, Launch, Ledgers, SystemCall, SystemCalls, TestServer,
-    WriteOutcome, all_events, copy_folder, store_of, wait_until,
+    Client, Event, FollowedEvent, Followers, Launch, Ledgers, Scrape, SystemCall, SystemCalls,
+    TestServer, WriteOutcome, all_events, copy_folder, newest_cursor, revision_of, store_of,
+    wait_until,
 };
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::SMALL_LIMITS;
 
@@ -36,7 +39,18 @@ struct Run {
     answered: HashMap<String, usize>,
     /// Each event that a stream has shown, and the line on which it first began.
     shown: BTreeMap<u64, ShownEvent>,
+    /// A backup of the store before the run.
+    backup: PathBuf,
+    /// The lines on which the server began to report how far the archive goes, and the revisions that it reported.
+    archived: Vec<(usize, u64)>,
+    _folder: TempDir,
 }
+
+/// The name of the archive, beside the data folder.
+const ARCHIVE: &str = "archive";
+
+/// How often a run asks how far the archive goes.
+const SCRAPES: usize = 5;
 
 /// An event that a follower got.
 struct ShownEvent {
@@ -55,16 +69,24 @@ impl Run {
             .faults(SMALL_LIMITS)
             .arguments(["--keep-events", "500", "--cache-mb", "2"])
             .under_strace(&trace, &STRACE);
-        let mut disk = None;
-        let mut server = TestServer::start_prepared(launch, "data", |data| {
-            if let Some(image) = image {
-                copy_folder(image, data);
-            }
-            disk = Some(Disk::holding(data.parent().expect("a folder is in a folder")));
-        });
+        let place = tempfile::tempdir().expect("a temporary folder");
+        if let Some(image) = image {
+            copy_folder(image, place.path());
+        }
+        let disk = Disk::holding(place.path());
+        let archive = place.path().join(ARCHIVE);
+        let launch = launch.arguments(["--archive".as_ref(), archive.as_os_str()]);
+        let mut server = TestServer::start_at(launch, &place.path().join("data"));
+        let url = format!("http://{}", server.address());
+        let backup = folder.path().join("backup");
+        let back_up = Launch::new().arguments(["backup", "--url", &url]).arguments([&backup]);
+        back_up.spawn().assert_exit_code(0);
         let mut followers = Followers::of(&server);
         let before = ledgers.acknowledged();
-        ledgers.write_some(&mut server, chance, writes);
+        for _ in 0..SCRAPES {
+            ledgers.write_some(&mut server, chance, writes / SCRAPES);
+            Scrape::of(&server.client());
+        }
         let client = server.client();
         let store = store_of(&client, "under strace");
         followers.assert_have(&client, &store, "under strace");
@@ -87,7 +109,44 @@ impl Run {
         }
         // As for the answers.
         assert_eq!(shown.keys().max().copied(), newest, "the newest event that the trace shows");
-        Self { disk: disk.expect("it was loaded"), calls, answered, shown }
+        let archived: Vec<_> = calls.all(|_| true).filter_map(reported_as_archived).collect();
+        assert!(archived.len() >= SCRAPES, "the trace shows too few reports: {archived:?}");
+        Self { disk, calls, answered, shown, backup, archived, _folder: folder }
+    }
+
+    /// Asserts that the archive that a power cut on this line has left is whole, and has everything that was reported as
+    /// archived. Returns how many changes were reported.
+    #[track_caller]
+    fn check_archive(&self, archive: &Path, line: usize) -> u64 {
+        let reports = self.archived.iter().filter(|(reported, _)| *reported < line);
+        let reported = reports.map(|(_, revision)| *revision).max().unwrap_or_default();
+        if !archive.exists() {
+            assert_eq!(reported, 0, "the archive is gone");
+            return 0;
+        }
+        let newest = self.newest_in(archive);
+        assert!(newest >= reported, "the archive goes up to {newest}, and {reported} was reported");
+        reported
+    }
+
+    /// The revision up to which an archive continues the backup without a gap.
+    #[track_caller]
+    fn newest_in(&self, archive: &Path) -> u64 {
+        let arguments = [
+            OsStr::new("verify"),
+            self.backup.as_os_str(),
+            "--archive".as_ref(),
+            archive.as_os_str(),
+        ];
+        let mut verify = Launch::new().arguments(arguments).spawn();
+        let code = verify.wait_for_exit().code();
+        if verify.stderr().contains("has no piece of the log") {
+            return 0;
+        }
+        assert_eq!(code, Some(0), "{}", verify.stderr());
+        let said = verify.stdout();
+        let cursor = said.split("whole up to the change ").nth(1).expect("a cursor");
+        revision_of(cursor.split_whitespace().next().expect("a cursor"))
     }
 
     /// Asserts that a server which has started after a power cut on this line has every event that was shown before, in
@@ -144,6 +203,17 @@ fn answered(call: &SystemCall) -> Option<(String, usize)> {
     Some((id, call.begun))
 }
 
+/// The revision that a call reports as archived, and the line on which the call begins.
+fn reported_as_archived(call: &SystemCall) -> Option<(usize, u64)> {
+    if !call.is_write() {
+        return None;
+    }
+    let bytes: Vec<u8> = call.texts().into_iter().flat_map(|text| text.bytes).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let (_, value) = text.split_once("\nplantd_archived_revision ")?;
+    Some((call.begun, value.lines().next()?.parse().ok()?))
+}
+
 /// The whole events of a stream in the bytes that a call sends.
 fn shown_events(call: &SystemCall) -> Vec<ShownEvent> {
     if !call.is_write() {
@@ -181,6 +251,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
     let (mut system_calls, mut acknowledged, mut changes_lost, mut shown) = (0, 0, 0, 0);
+    let mut archived = 0;
     for run in 0..runs {
         let mut recorded = Run::record(image.as_deref(), &mut ledgers, &mut chance);
         system_calls += recorded.calls.lines();
@@ -194,22 +265,27 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             // A cut may come before the folder has its name.
             let data = left.join("data");
             let data = data.exists().then_some(data);
-            let mut server = TestServer::start_prepared(Launch::new(), "data", |target| {
-                if let Some(data) = &data {
-                    copy_folder(data, target);
-                }
-            });
+            archived += recorded.check_archive(&left.join(ARCHIVE), line);
+            let place = tempfile::tempdir().unwrap();
+            copy_folder(&left, place.path());
+            let archive = place.path().join(ARCHIVE);
+            let launch = Launch::new().arguments(["--archive".as_ref(), archive.as_os_str()]);
+            let mut server = TestServer::start_at(launch, &place.path().join("data"));
             let client = server.client();
             let store = store_of(&client, "after a power cut");
             shown += recorded.check_events(&client, line);
             acknowledged += ledgers.compare_then(&store, |request_id| {
                 recorded.answered.get(request_id).is_some_and(|answered| *answered < line)
             });
+            let newest = revision_of(&newest_cursor(&client));
             assert_eq!(server.terminate().code(), Some(0));
             server.verify();
+            if data.is_some() {
+                assert!(recorded.newest_in(&archive) >= newest, "the archive was not continued");
+            }
             if cut + 1 == cuts_of_a_run {
                 ledgers.settle(&store);
-                image = data;
+                image = data.map(|_| left);
             } else {
                 fs::remove_dir_all(&left).unwrap();
             }
@@ -218,13 +294,15 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let cuts = runs * cuts_of_a_run;
     assert!(acknowledged > usize::try_from(cuts).unwrap(), "next to nothing was looked for");
     assert!(shown > usize::try_from(cuts).unwrap(), "next to nothing was shown to followers");
+    assert!(archived > 0, "nothing was archived");
     assert!(changes_lost > 0, "no cut came while anything was not synced");
     Report {
         test: "power",
         promise: "A power cut loses no acknowledged write",
         disturbances: format!("{cuts} simulated power cuts"),
         losses: format!(
-            "0 of {acknowledged} acknowledged writes; 0 of {shown} events that were shown, and no cursor"
+            "0 of {acknowledged} acknowledged writes; 0 of {shown} events that were shown, and no cursor; 0 of {archived} \
+             changes that were reported as archived"
         ),
         details: format!("the cuts destroyed {changes_lost} unsynced changes, in whole or in part; {system_calls} system calls traced"),
     }

@@ -10,7 +10,7 @@ use super::options::Options;
 /// What one program did in one measurement.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Measurement {
-    /// Requests, plants or starts.
+    /// Requests, plants, starts or bytes.
     pub(super) count: u64,
     pub(super) seconds: f64,
     /// The 50th, 99th and 99.9th percentile and the longest, if latencies were measured.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::cargo;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// How often each program is measured
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     plants: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Options {
     arguments: Arguments,
     pub(super) rounds: usize,

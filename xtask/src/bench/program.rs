@@ -181,11 +181,7 @@ impl Program {
 
     /// The most memory that it has had.
     pub(super) fn memory_mb(&self) -> anyhow::Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = line.and_then(|value| value.trim().strip_suffix(" kB"));
-        let kibibytes = kibibytes.with_context(|| format!("no VmHWM in:\n{status}"))?;
-        Ok(kibibytes.parse::<f64>()? * 1_024.0 / 1_000_000.0)
+        memory_mb(self.child.id())
     }
 }
 
@@ -195,6 +191,15 @@ impl Drop for Program {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The most memory that a running process has had.
+pub(super) fn memory_mb(process: u32) -> anyhow::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|value| value.trim().strip_suffix(" kB"));
+    let kibibytes = kibibytes.with_context(|| format!("no VmHWM in:\n{status}"))?;
+    Ok(kibibytes.parse::<f64>()? * 1_024.0 / 1_000_000.0)
 }
 
 /// Starts this many of a program, each with a data folder in `folder`, works with them, and stops them.
@@ -238,15 +243,21 @@ pub(super) fn transfer(
     plants: u64,
 ) -> anyhow::Result<Measurement> {
     let (seconds, memory_mb) = serve(plantd, 1, folder, |servers| {
-        let mut client = Command::new(&plantd.command[0]);
-        client.args([command, "--url", &format!("http://{}", servers[0].address)]).arg(file);
         let start = Instant::now();
-        output(client.env_clear().env("PLANTD_TOKEN", TOKEN))?;
+        output(&mut client(plantd, command, file, &servers[0]))?;
         Ok((start.elapsed().as_secs_f64(), servers[0].memory_mb()?))
     })?;
     let lines = fs::read(file)?.iter().filter(|byte| **byte == b'\n').count() as u64;
     ensure!(lines == plants, "the file of the {command} has {lines} plants, not {plants}");
     Ok(Measurement { count: plants, seconds, memory_mb: Some(memory_mb), latency_ms: None })
+}
+
+/// `plantd COMMAND FILE`, as a user calls it for a running server.
+pub(super) fn client(plantd: &Contender, command: &str, file: &Path, server: &Program) -> Command {
+    let mut client = Command::new(&plantd.command[0]);
+    client.args([command, "--url", &format!("http://{}", server.address)]).arg(file);
+    client.env_clear().env("PLANTD_TOKEN", TOKEN);
+    client
 }
 
 /// Runs a command to its end, and returns what it printed.

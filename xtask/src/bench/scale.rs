@@ -187,7 +187,7 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
         let growth = Measurement { memory_mb, ..growth };
         let last_per_s = tenth as f64 / last_duration.as_secs_f64();
         println!("{}: {plants} plants, {growth:.3?}, at last {last_per_s:.0}/s", plantd.name);
-        let bytes_a_plant = disk_bytes(&folder)? / plants as f64;
+        let bytes_a_plant = disk_bytes(&folder)? as f64 / plants as f64;
         let (plantd, folder) = (plantd.clone(), folder.clone());
         Ok(Store { plantd, folder, plants, growth, seconds, last_per_s, bytes_a_plant })
     })
@@ -216,7 +216,7 @@ fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Res
 }
 
 /// The disk space of a store, in bytes.
-pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<f64> {
+pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<u64> {
     // Files may disappear during the walk, which `du` reports as an error.
     let mut du = Command::new("sh");
     du.args(["-c", "du --summarize --block-size=1 \"$1\" 2>/dev/null || true", "sh"]);

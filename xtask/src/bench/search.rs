@@ -61,7 +61,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         let import = transfer(plantd, &folder, "import", &file, plants)?;
         println!("{}: {import:.1?}", plantd.name);
         results.add(IMPORT, plantd.name, import);
-        let bytes_a_plant = disk_bytes(&folder)? / plants as f64;
+        let bytes_a_plant = disk_bytes(&folder)? as f64 / plants as f64;
         let copy = material.path().join(format!("{}, just imported", plantd.name));
         fs::create_dir(&copy)?;
         copy_data(&folder, &copy)?;

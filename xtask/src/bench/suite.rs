@@ -177,7 +177,7 @@ fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
 }
 
 /// Loads a file into SQLite, from the start to the end of a script, as `plantd import` is measured.
-fn import_into_sqlite(
+pub(super) fn import_into_sqlite(
     script: &str,
     folder: &Path,
     file: &Path,

@@ -17,7 +17,7 @@ use crate::handlers::Repository;
 use crate::middleware::context::RequestContext;
 
 /// The media type of a backup.
-pub const BACKUP_MEDIA_TYPE: &str = "application/vnd.plantd.backup";
+pub const BACKUP_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// `GET /backup`.
 pub(crate) async fn backup(

@@ -4,7 +4,7 @@
 //! which log the groups are, and the numbers of the first and the last change. A folder may have the pieces of several logs,
 //! because a restored database begins a new one.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -153,8 +153,8 @@ fn prune(archive: &Path, keep: Duration) -> anyhow::Result<Pruned> {
     for of_log in pieces.chunk_by(|one, next| one.event_log == next.event_log) {
         for piece in &of_log[..of_log.len() - 1] {
             let path = piece.path(archive);
-            let look = || Ok::<_, std::io::Error>(File::open(&path)?.metadata()?);
-            let metadata = look().with_context(|| format!("cannot read {}", path.display()))?;
+            let metadata =
+                fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
             // A time in the future is that of a new piece.
             let age = now.duration_since(metadata.modified()?).unwrap_or_default();
             if age <= keep {

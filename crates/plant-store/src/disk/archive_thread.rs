@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::DirBuilder;
 use std::io;
+use std::mem;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,8 @@ pub(super) struct Archiver {
     event_log: u32,
     /// The number of the last change when the store was opened.
     opened_at: u64,
+    /// The number of the first change that the thread gets.
+    begins_at: u64,
     queue: Mutex<Queue>,
     /// Notified whenever the queue changes.
     changed: Condvar,
@@ -67,8 +70,12 @@ pub(super) struct Archiver {
 struct Queue {
     waiting: VecDeque<WaitingGroup>,
     waiting_bytes: usize,
+    /// Since when the archive is behind, if it is.
+    behind_since: Option<Instant>,
     /// The last change in the archive; 0 before the first one, and while the archive could not be read.
     archived: u64,
+    /// Whether changes were lost since the last piece.
+    has_lost: bool,
     /// Why the last attempt failed.
     failure: Option<StoreFailure>,
     /// No more groups come.
@@ -88,6 +95,7 @@ impl Archiver {
             directory,
             event_log,
             opened_at,
+            begins_at: groups.first().map_or(opened_at + 1, |group| group.first_sequence),
             queue: Mutex::default(),
             changed: Condvar::new(),
             failures: counter(
@@ -117,16 +125,31 @@ impl Archiver {
 
     /// Hands over a group that is in the write-ahead log.
     pub(super) fn add(&self, sequences: (u64, u64), payload: Vec<u8>) {
+        let (now, payload) = (Instant::now(), Arc::<[u8]>::from(payload));
         let mut queue = self.queue();
+        queue.behind_since.get_or_insert(now);
         queue.waiting_bytes += payload.len();
-        let payload = payload.into();
-        queue.waiting.push_back(WaitingGroup { sequences, payload, since: Instant::now() });
+        queue.waiting.push_back(WaitingGroup { sequences, payload, since: now });
         while queue.waiting_bytes > WAITING_MAX_BYTES {
             let Some(lost) = queue.waiting.pop_front() else { break };
             queue.waiting_bytes -= lost.payload.len();
+            let (first, last) = lost.sequences;
+            let had_lost = mem::replace(&mut queue.has_lost, true);
+            self.note_lost(first, last, !had_lost);
         }
         drop(queue);
         self.changed.notify_all();
+    }
+
+    fn note_lost(&self, first: u64, last: u64, is_news: bool) {
+        self.lost_changes.inc_by(last + 1 - first);
+        if is_news {
+            log::error!(
+                "the archive {} loses changes from number {first} on: a restore cannot go past them; take a new backup \
+                 when the archive is written again",
+                self.directory.display()
+            );
+        }
     }
 
     /// Waits a little until the archive has this change, unless the archive fails.
@@ -141,7 +164,7 @@ impl Archiver {
         self.wait(CLOSE_PATIENCE, |queue| queue.waiting.is_empty());
         if !self.queue().waiting.is_empty() {
             log::warn!(
-                "the newest changes are not in the archive {} yet; the next start writes them",
+                "the newest changes are not in the archive {}; the next start writes those that the write-ahead log still has",
                 self.directory.display()
             );
         }
@@ -180,7 +203,7 @@ impl Archiver {
             ),
             gauge(
                 "plantd_archive_waiting_seconds",
-                "How long the oldest change that is not in the archive has waited; 0 when none waits.",
+                "How long the archive has been behind; 0 when it has every change.",
                 waited.as_secs_f64(),
             ),
         ]);
@@ -193,11 +216,17 @@ impl Archiver {
 
     /// Writes pieces until there will be no more.
     fn run(&self) {
+        let mut newest_piece = None;
         let mut is_open = false;
         while let Some(groups) = self.next_groups() {
-            let opened = if is_open { Ok(()) } else { self.open_archive() };
-            is_open |= opened.is_ok();
-            let attempted = opened.and_then(|()| self.archive(&groups));
+            let mut attempt = || {
+                if !is_open {
+                    newest_piece = self.open_archive()?;
+                    is_open = true;
+                }
+                self.archive(&groups, &mut newest_piece)
+            };
+            let attempted = attempt();
             let has_failed = attempted.is_err();
             self.note(attempted);
             if has_failed && !self.wait_before_retry() {
@@ -230,26 +259,33 @@ impl Archiver {
 
     /// Archives groups, and takes them from the queue. The archive may have some of them already: they were in the
     /// write-ahead log when the store opened.
-    fn archive(&self, groups: &[WaitingGroup]) -> anyhow::Result<()> {
-        let archived = self.queue().archived;
+    fn archive(
+        &self,
+        groups: &[WaitingGroup],
+        newest_piece: &mut Option<PieceName>,
+    ) -> anyhow::Result<()> {
+        let archived = newest_piece.map_or(0, |piece| piece.last_sequence);
         let new = &groups[groups.partition_point(|group| group.sequences.1 <= archived)..];
-        let (Some(first), Some(last)) = (new.first(), new.last()) else {
-            self.take_archived(archived);
-            return Ok(());
-        };
-        let (first_sequence, last_sequence) = (first.sequences.0, last.sequences.1);
-        let name = PieceName { event_log: self.event_log, first_sequence, last_sequence };
-        write_piece(&self.directory, name, new.iter().map(|group| &*group.payload))?;
-        if archived > 0 && first_sequence > archived + 1 {
-            self.lost_changes.inc_by(first_sequence - archived - 1);
-            log::error!(
-                "the archive {} has lost the changes {} to {}: a restore cannot go past them; take a new backup",
-                self.directory.display(),
-                archived + 1,
-                first_sequence - 1
-            );
+        if let (Some(first), Some(last)) = (new.first(), new.last()) {
+            if let Some(piece) = *newest_piece {
+                let path = piece.path(&self.directory);
+                ensure!(
+                    path.try_exists()?,
+                    "{} is gone, so this is not the archive: mount it, or start the server again to begin a new one",
+                    path.display()
+                );
+            }
+            let (first_sequence, last_sequence) = (first.sequences.0, last.sequences.1);
+            let piece = PieceName { event_log: self.event_log, first_sequence, last_sequence };
+            write_piece(&self.directory, piece, new.iter().map(|group| &*group.payload))?;
+            if newest_piece.replace(piece).is_none() {
+                log::info!(
+                    "the archive {} begins with the change {first_sequence}: a restore needs a backup of that moment or later",
+                    self.directory.display()
+                );
+            }
         }
-        self.take_archived(last_sequence);
+        self.take_archived(newest_piece.map_or(0, |piece| piece.last_sequence));
         Ok(())
     }
 
@@ -283,8 +319,8 @@ impl Archiver {
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_ended
     }
 
-    /// Makes the archive if it is missing, and looks for its newest change of this log.
-    fn open_archive(&self) -> anyhow::Result<()> {
+    /// Makes the archive if it is missing, and looks for its newest piece of this log.
+    fn open_archive(&self) -> anyhow::Result<Option<PieceName>> {
         match DirBuilder::new().mode(0o700).create(&self.directory) {
             Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(cause).with_context(|| {
@@ -294,35 +330,40 @@ impl Archiver {
             _ => {}
         }
         let pieces = pieces(&self.directory)?;
-        let of_log = pieces.iter().filter(|piece| piece.event_log == self.event_log);
-        let archived = of_log.map(|piece| piece.last_sequence).max().unwrap_or_default();
+        let newest = pieces.into_iter().rfind(|piece| piece.event_log == self.event_log);
+        let Some(newest) = newest else { return Ok(None) };
+        let archived = newest.last_sequence;
         ensure!(
             archived <= self.opened_at,
             "it has changes up to number {archived}, and the data folder had {} when it was opened: the folder is an \
              older copy; restore a backup instead, or begin another archive",
             self.opened_at
         );
-        self.queue().archived = archived;
-        Ok(())
+        if self.begins_at > archived + 1 {
+            self.note_lost(archived + 1, self.begins_at - 1, true);
+        }
+        Ok(Some(newest))
     }
 
     /// Notes that the archive has everything up to a change.
     fn take_archived(&self, archived: u64) {
         let mut queue = self.queue();
         queue.archived = archived;
+        queue.has_lost = false;
         while let Some(group) = queue.waiting.front()
             && group.sequences.1 <= archived
         {
             queue.waiting_bytes -= group.payload.len();
             queue.waiting.pop_front();
         }
+        queue.behind_since = queue.waiting.front().map(|group| group.since);
     }
 }
 
 impl Queue {
-    /// How long the oldest group has waited.
+    /// How long the archive has been behind.
     fn waited(&self) -> Duration {
-        self.waiting.front().map_or(Duration::ZERO, |group| group.since.elapsed())
+        self.behind_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn is_failing(&self) -> bool {

@@ -1,0 +1,308 @@
+//! `plantd backup`, `verify FILE`, `restore` and `archive prune`: what they make, their messages and their exit codes.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use plantd_tests::{
+    CONFIGURATION, FakeServer, Format, IO, Launch, Process, TestServer, USAGE,
+    assert_cursor_refused, create_token, mode, newest_cursor, revision_of, store_of, wait_until,
+};
+use tempfile::TempDir;
+
+const FINDINGS: i32 = 1;
+
+const BACKUP: &str = "application/octet-stream";
+
+/// A server with some plants and an archive, and a folder for what its backups become.
+struct Garden {
+    server: TestServer,
+    folder: TempDir,
+}
+
+impl Garden {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let archive = folder.path().join("archive");
+        let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive);
+        let server = TestServer::start_with(launch);
+        let rows: String = (0..1_000)
+            .map(|id| format!("{{\"id\":{id},\"name\":\"Rosa {id}\",\"tag\":\"Rosaceae\"}}\n"))
+            .collect();
+        server.client().import(Format::Ndjson, "", rows);
+        Self { server, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn back_up(&self, file: &Path) -> Launch {
+        let url = format!("http://{}", self.server.address());
+        Launch::new().arguments(["backup", "--url", &url]).arguments([file])
+    }
+
+    /// A backup under this name.
+    #[track_caller]
+    fn backup(&self, name: &str) -> PathBuf {
+        let file = self.path(name);
+        self.back_up(&file).spawn().assert_exit_code(0);
+        file
+    }
+
+    /// The archive, once it has every change.
+    fn archive(&self) -> PathBuf {
+        let newest = revision_of(&newest_cursor(&self.server.client()));
+        wait_until("the archive to have every change", || {
+            let metrics = self.server.client().get("/metrics");
+            let text = String::from_utf8(metrics.body).expect("text");
+            text.contains(&format!("\nplantd_archived_revision {newest}\n"))
+        });
+        self.path("archive")
+    }
+}
+
+fn verify(file: &Path) -> Launch {
+    Launch::new().arguments(["verify"]).arguments([file])
+}
+
+fn restore(file: &Path, data: &Path) -> Launch {
+    Launch::new().arguments(["restore", "--data"]).arguments([data, file])
+}
+
+#[track_caller]
+fn run(launch: &Launch) -> Process {
+    let mut process = launch.spawn();
+    process.assert_exit_code(0);
+    process
+}
+
+/// The names in a folder.
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("reads").map(|entry| entry.expect("reads").file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_is_verified_and_restored_to_the_same_plants_under_another_log() {
+    let garden = Garden::new();
+    let client = garden.server.client();
+    let (file, data) = (garden.path("plants.backup"), garden.path("restored"));
+    let said = run(&garden.back_up(&file)).stderr();
+    assert!(said.starts_with("backed up ") && said.contains(": 1,000 plants, up to the change "));
+    let before = store_of(&client, "before");
+    let (cursor, tag) = (newest_cursor(&client), client.read(7).header("etag").map(str::to_owned));
+    let lost = client.put(7, r#"{"name":"Lost"}"#);
+    let lost_cursor = newest_cursor(&client);
+
+    let said = run(&verify(&file)).stdout();
+    assert!(
+        said.starts_with("everything agrees: 1,000 plants, 1,000 events\nwhole up to"),
+        "{said}"
+    );
+    assert!(said.contains(&cursor), "{said}");
+    let said = run(&restore(&file, &data)).stderr();
+    assert!(said.starts_with("restored 1,000 plants in ") && said.contains(&cursor), "{said}");
+    assert_eq!(mode(&data), 0o700);
+    assert_eq!(names_in(&data), ["plants"]);
+
+    let restored = TestServer::start_at(Launch::new(), &data);
+    let client = restored.client();
+    assert_eq!(store_of(&client, "after a restore"), before);
+    assert_eq!(client.read(7).header("etag").map(str::to_owned), tag, "the plant is the same");
+    for cursor in [cursor, lost_cursor] {
+        assert_cursor_refused(&client, &cursor);
+    }
+    let changed = client.put(7, r#"{"name":"Changed"}"#);
+    assert!(changed.revision() > lost.revision(), "a revision is given out twice");
+    let if_match = [("if-match", lost.header("etag").expect("a tag"))];
+    let json = [("content-type", "application/json"), if_match[0]];
+    client.send("PUT", "/plants/7", &json, r#"{"name":"Late"}"#).assert_error(412, 3003);
+}
+
+#[test]
+fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
+    let garden = Garden::new();
+    let client = garden.server.client();
+    let file = garden.backup("plants.backup");
+    client.create(1_001, "Salix", None);
+    let cursor = newest_cursor(&client);
+    client.create(1_002, "Quercus", None);
+    let archive = garden.archive();
+
+    let count = |name: &str, more: &[&str]| {
+        let data = garden.path(name);
+        run(&restore(&file, &data)
+            .arguments(["--archive".as_ref(), archive.as_os_str()])
+            .arguments(more));
+        let restored = TestServer::start_at(Launch::new(), &data);
+        store_of(&restored.client(), name).len()
+    };
+    assert_eq!(count("end", &[]), 1_002);
+    assert_eq!(count("cursor", &["--until", &cursor]), 1_001);
+    assert_eq!(count("late", &["--until", "2999-01-02T03:04:05+02:00"]), 1_002);
+    let verified = run(&verify(&file).arguments(["--archive".as_ref(), archive.as_os_str()]));
+    assert!(verified.stdout().contains("whole up to the change 1002-"), "{}", verified.stdout());
+
+    // Without the piece behind the backup, nothing is restored, and the offer is the backup.
+    let refuse = |words: &[&str], more: &[&str]| {
+        let data = garden.path("refused");
+        let launch = restore(&file, &data).arguments(["--archive".as_ref(), archive.as_os_str()]);
+        launch.arguments(more).assert_refused(FINDINGS, words);
+        assert!(!names_in(garden.folder.path()).iter().any(|name| name.starts_with("refused")));
+    };
+    let after_backup = names_in(&archive).into_iter().next_back().expect("a piece");
+    let beyond = format!("9999999-{}", cursor.split_once('-').expect("a log").1);
+    refuse(&["it ends before the change", "add --until 1002-"], &["--until", &beyond]);
+    let piece = archive.join(&after_backup);
+    let mut bytes = fs::read(&piece).expect("reads");
+    bytes[20] ^= 1;
+    fs::write(&piece, bytes).expect("writes");
+    refuse(&[&after_backup, "add --until"], &[]);
+    for wrong in ["yesterday", "2027-01-02", "7-", ""] {
+        let launch = restore(&file, &garden.path("refused"));
+        let launch = launch.arguments(["--archive".as_ref(), archive.as_os_str()]);
+        launch
+            .arguments(["--until", wrong])
+            .assert_refused(USAGE, &["give a time with its offset"]);
+    }
+    restore(&file, &garden.path("refused"))
+        .arguments(["--until", &cursor])
+        .assert_refused(USAGE, &["--archive"]);
+}
+
+#[test]
+fn a_restore_writes_over_nothing() {
+    let garden = Garden::new();
+    let file = garden.backup("plants.backup");
+    let (empty, link) = (garden.path("empty"), garden.path("link"));
+    fs::create_dir(&empty).expect("makes a folder");
+    std::os::unix::fs::symlink("nowhere", &link).expect("makes a link");
+    for there in [garden.server.data(), &empty, &file, &link] {
+        restore(&file, there).assert_refused(IO, &["exists, and a restore writes over nothing"]);
+    }
+    restore(&file, &garden.path("missing/data")).assert_refused(IO, &["cannot make the folder"]);
+    assert_eq!(names_in(&empty), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_no_backup_is_refused_by_verify_and_restore() {
+    let garden = Garden::new();
+    let file = garden.backup("plants.backup");
+    let whole = fs::read(&file).expect("reads");
+    let cut = |length: usize| whole[..length].to_vec();
+    for (bytes, words) in [
+        (Vec::new(), "has no head"),
+        (b"id,name,tag\n1,Rosa,Rosaceae\n".to_vec(), "does not begin as a backup does"),
+        (cut(30), "its head"),
+        (cut(whole.len() / 2), "it is cut"),
+        (cut(whole.len() - 1), "it is cut"),
+        ([&whole[..], b"\n"].concat(), "something follows its end"),
+    ] {
+        fs::write(&file, bytes).expect("writes");
+        verify(&file).assert_refused(FINDINGS, &["is no whole backup", words]);
+        restore(&file, &garden.path("data"))
+            .assert_refused(FINDINGS, &["is no whole backup", words]);
+    }
+    let missing = garden.path("missing");
+    verify(&missing).assert_refused(IO, &["cannot read"]);
+    restore(&missing, &garden.path("data")).assert_refused(IO, &["cannot read"]);
+    verify(garden.folder.path()).assert_refused(IO, &["directory"]);
+    assert!(!garden.path("data").exists());
+    Launch::new()
+        .arguments(["verify", "--archive"])
+        .arguments([garden.folder.path()])
+        .assert_refused(USAGE, &["give the backup too"]);
+}
+
+#[test]
+fn a_backup_that_breaks_off_leaves_the_file_as_it_was() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("plants.backup");
+    fs::write(&file, "the last backup").expect("writes");
+    let of_backup = format!("Content-Type: {BACKUP}");
+    for (head, body, words) in [
+        (format!("{of_backup}\r\nContent-Length: 9000"), "cut", "is not whole; run it again"),
+        (format!("{of_backup}\r\nContent-Length: 5"), "whole", "sent no whole backup"),
+        ("Content-Type: text/html\r\nContent-Length: 5".to_owned(), "whole", "\"text/html\""),
+        (of_backup, "no length", "does not say how long the backup is"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}\r\n\r\n{body}");
+        let server = FakeServer::start(move |_, stream| {
+            stream.write_all(answer.as_bytes()).expect("the client reads");
+        });
+        let url = format!("http://{}", server.address);
+        let launch = Launch::new().arguments(["backup", "--url", &url]).arguments([&file]);
+        launch.assert_refused(IO, &[words]);
+        assert_eq!(fs::read_to_string(&file).expect("reads"), "the last backup");
+        assert_eq!(names_in(folder.path()), ["plants.backup"]);
+    }
+}
+
+#[test]
+fn a_backup_needs_its_scope_and_a_token_with_that_scope_does_nothing_else() {
+    let server = TestServer::start();
+    let token = |scope| create_token(server.data(), &["--name", scope, "--scope", scope]);
+    let [backup, read, metrics] = ["backup", "read", "metrics"].map(token);
+    let client = server.client();
+    wait_until("the tokens", || client.with_token(&backup).get("/metrics").status == 200);
+    let of_backup = client.with_token(&backup);
+    let answer = of_backup.get("/backup");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(BACKUP)));
+    of_backup.list("").assert_error(403, 2003);
+    of_backup.create(1, "Rosa", None).assert_error(403, 2003);
+    for token in [&read, &metrics] {
+        client.with_token(token).get("/backup").assert_error(403, 2003);
+    }
+    client.get("/backup?x=1").assert_error(400, 1006);
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let url = format!("http://{}", server.address());
+    let launch =
+        Launch::new().arguments(["backup", "--url", &url]).environment("PLANTD_TOKEN", &read);
+    launch
+        .arguments([folder.path().join("file")])
+        .assert_refused(CONFIGURATION, &["use a token with the scope `backup`"]);
+}
+
+#[test]
+fn another_backup_is_refused_while_one_is_made() {
+    let garden = Garden::new();
+    let rows: String = (0..40_000)
+        .map(|id| format!("{{\"id\":{id},\"name\":\"{}\"}}\n", "Rosa ".repeat(40)))
+        .collect();
+    garden.server.client().import(Format::Ndjson, "on_conflict=replace", rows);
+    let mut first = garden.server.connect();
+    // Nothing of the answer is read, so that it fills the socket.
+    first.send(plantd_tests::raw_head("GET /backup", ""));
+    wait_until("the second one to be refused", || {
+        let answer = garden.server.client().get("/backup");
+        answer.status == 503 && answer.assert_error(503, 5003).contains("another backup")
+    });
+    drop(first);
+    wait_until("a backup after the first has ended", || {
+        garden.server.client().get("/backup").status == 200
+    });
+}
+
+#[test]
+fn a_prune_says_what_it_has_removed() {
+    let garden = Garden::new();
+    let archive = garden.archive();
+    garden.server.client().create(1_001, "Salix", None);
+    drop(garden.archive());
+    let prune = |keep: &str| Launch::new().arguments(["archive", "prune", "--keep", keep]);
+    let said = run(&prune("7d").arguments([&archive])).stdout();
+    assert_eq!(said, "removed 0 pieces (0 B)\n");
+    let pieces = names_in(&archive).len();
+    assert!(pieces > 1);
+    let said = run(&prune("0s").arguments([&archive])).stdout();
+    assert!(said.starts_with(&format!("removed {} pieces (", pieces - 1)), "{said}");
+    assert_eq!(names_in(&archive).len(), 1);
+    prune("7d")
+        .arguments([garden.path("nowhere")])
+        .assert_refused(IO, &["cannot read the archive"]);
+    prune("seven").arguments([&archive]).assert_refused(USAGE, &["give a duration"]);
+}
