@@ -1,6 +1,7 @@
 //! The backup: the store in one moment, in bounded memory.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::body::SizedStream;
@@ -9,6 +10,7 @@ use anyhow::anyhow;
 use futures_util::stream;
 use plant_store::Backup;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
 use crate::extract::head::Head;
@@ -19,6 +21,9 @@ use crate::middleware::context::RequestContext;
 /// The media type of a backup.
 pub const BACKUP_MEDIA_TYPE: &str = "application/octet-stream";
 
+/// The most bytes of a backup that are sent in a second, so that writes keep the processors and the disk.
+const BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
+
 /// `GET /backup`.
 pub(crate) async fn backup(
     repository: Repository,
@@ -27,19 +32,32 @@ pub(crate) async fn backup(
 ) -> Result<HttpResponse, Failure> {
     let backup = repository.backup().await?;
     let length = backup.length();
-    let parts = stream::try_unfold((backup, context.into_inner()), part);
-    let body = SizedStream::new(length, parts);
+    let transfer =
+        Transfer { context: context.into_inner(), begun: Instant::now(), sent: 0, backup };
+    let body = SizedStream::new(length, stream::try_unfold(transfer, Transfer::part));
     Ok(HttpResponse::Ok().content_type(BACKUP_MEDIA_TYPE).body(body))
 }
 
-/// The next part of the body, and what is needed for the rest. An error cuts the body off, which the client notices.
-async fn part(
-    (backup, context): (Backup, Rc<RequestContext>),
-) -> anyhow::Result<Option<(Bytes, (Backup, Rc<RequestContext>))>> {
-    // The socket takes megabytes before it is full. Other requests of this thread get a turn before each part.
-    yield_now().await;
-    // A backup may take minutes, and its token may be revoked during that time.
-    context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
-    let next = backup.next().await?;
-    Ok(next.map(|(bytes, rest)| (Bytes::from(bytes), (rest, context))))
+/// A backup that is being sent.
+struct Transfer {
+    backup: Backup,
+    context: Rc<RequestContext>,
+    begun: Instant,
+    /// In bytes.
+    sent: u64,
+}
+
+impl Transfer {
+    /// The next part of the body, and the rest. An error cuts the body off, which the client notices.
+    async fn part(self) -> anyhow::Result<Option<(Bytes, Self)>> {
+        let Self { backup, context, begun, mut sent } = self;
+        sleep_until(begun + Duration::from_secs_f64(sent as f64 / BYTES_PER_SECOND as f64)).await;
+        // The socket takes megabytes before it is full. Other requests of this thread get a turn before each part.
+        yield_now().await;
+        // A backup may take minutes, and its token may be revoked during that time.
+        context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
+        let Some((bytes, backup)) = backup.next().await? else { return Ok(None) };
+        sent += bytes.len() as u64;
+        Ok(Some((Bytes::from(bytes), Self { backup, context, begun, sent })))
+    }
 }

@@ -21,6 +21,9 @@ use crate::transfer::progress_bar;
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// How many bytes are written between two syncs. One large sync at the end would hold up those of a server on the same disk.
+const SYNC_BYTES: u64 = 1024 * 1024;
+
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "The token needs the scope backup. A file gets the whole backup, or stays as it was. plantd verify FILE \
@@ -93,13 +96,17 @@ fn copy(
 ) -> std::io::Result<anyhow::Result<u64>> {
     let mut source = answer.into_body().into_reader();
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut copied = 0;
+    let (mut copied, mut synced) = (0, 0);
     loop {
         match source.read(&mut buffer) {
             Ok(0) => return Ok(Ok(copied)),
             Ok(length) => {
                 output.write_all(&buffer[..length])?;
                 copied += length as u64;
+                if copied - synced >= SYNC_BYTES {
+                    output.sync_so_far()?;
+                    synced = copied;
+                }
                 progress.set_position(copied);
             }
             Err(cause) if cause.kind() == ErrorKind::Interrupted => {}

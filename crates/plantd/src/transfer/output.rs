@@ -63,6 +63,11 @@ impl Output {
         self.replacing.is_none()
     }
 
+    /// Syncs what was written to a file so far.
+    pub(crate) fn sync_so_far(&self) -> io::Result<()> {
+        if self.replacing.is_some() { self.file.sync_data() } else { Ok(()) }
+    }
+
     /// Syncs a file, and puts it in its place.
     pub(crate) fn finish(self) -> io::Result<()> {
         if let Some((unfinished, path)) = self.replacing {

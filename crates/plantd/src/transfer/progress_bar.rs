@@ -30,6 +30,11 @@ pub(crate) fn of_share() -> ProgressBar {
 }
 
 /// Shows a share from 0 to 1 in the bar of [`of_share`].
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of few steps is a small number"
+)]
 pub(crate) fn show_share(bar: &ProgressBar, share: f64) {
     bar.set_position((share * SHARE_STEPS as f64) as u64);
 }
