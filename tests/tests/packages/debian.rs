@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plantd_tests::{program, repository, run_tool, wait_until};
+use plantd_tests::{Document, program, repository, run_tool, wait_until};
 
 use crate::cargo;
 use crate::machine::Machine;
@@ -98,4 +98,41 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     assert_eq!(machine.run("find / -xdev -name '*plantd*'"), "");
     // No file elsewhere becomes one of another user.
     assert!(machine.run("getent passwd plantd").ends_with("/usr/sbin/nologin"));
+}
+
+#[test]
+fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_restored() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let package = package("0.0.1-1", folder.path());
+    let Some(machine) = Machine::boot() else { return };
+    std::fs::copy(package, machine.root().join("first.deb")).expect("it can be copied");
+    machine.run("dpkg --install /first.deb");
+    assert_eq!(machine.run("systemctl is-enabled plantd-backup.timer || true"), "disabled");
+    let token = machine.run("cat /var/lib/plantd/first-run-token");
+    let authorization = format!("Authorization: Bearer {token}");
+    let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
+    let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
+    machine.run_in_network("curl", &[&create[..], &json].concat());
+
+    let document = Document::read("docs/operations.md");
+    let transcript = document.part("Back up every night").blocks("console").join("\n");
+    let commands: String = transcript
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ "))
+        .map(|command| format!("{command}\n"))
+        .collect();
+    assert!(commands.contains("enable --now plantd-backup.timer"), "{commands}");
+    // The server accepts a new token within 2 s.
+    machine.run(&format!("set -eu\nsystemctl() {{ sleep 2; command systemctl \"$@\"; }}\n{commands}"));
+    assert_eq!(machine.run("systemctl is-active plantd-backup.timer"), "active");
+    let elapses = "systemctl show --property NextElapseUSecRealtime --value plantd-backup.timer";
+    assert!(machine.run(elapses).contains(":"), "the timer does not elapse");
+    assert_eq!(machine.run("stat --format '%U %a' /var/backups/plantd/*"), "plantd 600");
+
+    // Old backups go, but only after a new one that was verified.
+    machine.run("cd /var/backups/plantd; touch --date '9 days ago' plants-old.backup");
+    machine.run("rm /etc/plantd/backup-token; ! systemctl start plantd-backup.service");
+    machine.run("test -e /var/backups/plantd/plants-old.backup");
+    machine.run("plantd restore --data /restored /var/backups/plantd/plants-2*.backup");
+    assert_eq!(machine.run("plantd export --data /restored"), r#"{"id":1,"name":"Rosa"}"#);
 }

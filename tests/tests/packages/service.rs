@@ -31,11 +31,13 @@ fn seconds(text: &str) -> u64 {
 }
 
 #[test]
-fn systemd_finds_that_the_service_is_exposed_to_little() {
-    let mut analyze = Command::new("systemd-analyze");
-    analyze.args(["security", "--no-pager", "--offline=true"]);
-    analyze.arg(format!("--threshold={EXPOSURE_MAX}")).arg(repository(UNIT));
-    run_tool(&mut analyze);
+fn systemd_finds_that_the_services_are_exposed_to_little() {
+    for unit in [UNIT, "contrib/debian/plantd-backup.service"] {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--no-pager", "--offline=true"]);
+        analyze.arg(format!("--threshold={EXPOSURE_MAX}")).arg(repository(unit));
+        run_tool(&mut analyze);
+    }
 }
 
 #[test]
