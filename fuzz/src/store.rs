@@ -6,7 +6,7 @@ use plant_store::{PageRequest, StoredPlant};
 
 use crate::FuzzTarget;
 
-pub(crate) const TARGETS: [FuzzTarget; 9] = [
+pub(crate) const TARGETS: [FuzzTarget; 10] = [
     FuzzTarget { name: "plant_record", check: plant_record },
     FuzzTarget { name: "event", check: event },
     FuzzTarget { name: "key", check: key },
@@ -15,6 +15,7 @@ pub(crate) const TARGETS: [FuzzTarget; 9] = [
     FuzzTarget { name: "manifest", check: manifest },
     FuzzTarget { name: "log_group", check: log_group },
     FuzzTarget { name: "log_segment", check: log_segment },
+    FuzzTarget { name: "archive_piece", check: archive_piece },
     FuzzTarget { name: "database", check: database },
 ];
 
@@ -61,6 +62,14 @@ fn log_group(payload: &[u8]) {
     let [found] = internal::whole_records(&segment)[..] else { panic!("there is one record") };
     let (_, again) = internal::log_group(found).expect("it was written");
     assert_eq!(again, group);
+}
+
+/// The first two bytes are the numbers in the name of the file.
+fn archive_piece(input: &[u8]) {
+    let Some(([first, last], content)) = input.split_first_chunk() else { return };
+    if *first > 0 {
+        drop(internal::archive_piece(content, u64::from(*first), u64::from(*last)));
+    }
 }
 
 /// The first byte says where a record is inserted into the other bytes.

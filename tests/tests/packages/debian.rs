@@ -123,7 +123,8 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
         .collect();
     assert!(commands.contains("enable --now plantd-backup.timer"), "{commands}");
     // The server accepts a new token within 2 s.
-    machine.run(&format!("set -eu\nsystemctl() {{ sleep 2; command systemctl \"$@\"; }}\n{commands}"));
+    machine
+        .run(&format!("set -eu\nsystemctl() {{ sleep 2; command systemctl \"$@\"; }}\n{commands}"));
     assert_eq!(machine.run("systemctl is-active plantd-backup.timer"), "active");
     let elapses = "systemctl show --property NextElapseUSecRealtime --value plantd-backup.timer";
     assert!(machine.run(elapses).contains(":"), "the timer does not elapse");

@@ -112,7 +112,12 @@ pub(super) fn read_piece(archive: &Path, name: PieceName) -> anyhow::Result<Vec<
 }
 
 fn groups_of(name: PieceName, sealed: &[u8]) -> anyhow::Result<Vec<ChangeGroup>> {
-    let Piece { event_log, payloads } = of_this_format(SEAL.open(sealed)?)?;
+    groups_in(name, SEAL.open(sealed)?)
+}
+
+/// The groups in the content of a piece.
+pub(super) fn groups_in(name: PieceName, content: &[u8]) -> anyhow::Result<Vec<ChangeGroup>> {
+    let Piece { event_log, payloads } = of_this_format(content)?;
     let groups: Vec<_> =
         payloads.into_iter().map(ChangeGroup::decode).collect::<anyhow::Result<_>>()?;
     let mut next = name.first_sequence;

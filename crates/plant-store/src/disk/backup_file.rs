@@ -5,24 +5,22 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
 
 use super::backup::{END_SEAL, End, LENGTH_BYTES};
 use super::cache::BlockCache;
 use super::errors::{advise_on_backup, advise_on_disk, open_error};
-use super::event_log::cursor;
 use super::findings::Findings;
 use super::inspection::Verification;
 use super::manifest::Manifest;
 use super::merge::Tables;
+use super::position::Position;
 use super::room::MIB;
 use super::table::{Content, FilePart, Table};
 use super::verify;
-use crate::event::from_millis;
 use crate::plant_record::whole;
-use crate::{EventCursor, OpenError, StoreFailure};
+use crate::{OpenError, StoreFailure};
 
 /// The cache of blocks while a backup is verified or restored, in bytes.
 pub(super) const CACHE_BYTES: u64 = 16 * MIB;
@@ -36,15 +34,6 @@ pub struct BackupFile {
     pub(super) offsets: Vec<u64>,
     /// The path, for errors.
     name: String,
-}
-
-/// A moment in the history of a store: a change, and when it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The cursor of the event of the change.
-    pub cursor: EventCursor,
-    /// When the store committed the change; 1970 before the first change.
-    pub at: SystemTime,
 }
 
 impl BackupFile {
@@ -156,12 +145,5 @@ impl BackupFile {
             Ok(Arc::new(table))
         });
         tables.collect()
-    }
-}
-
-impl Position {
-    /// The position of a change in the log of events `event_log`.
-    pub(super) fn of(event_log: u32, sequence: u64, at_ms: u64) -> Self {
-        Self { cursor: cursor(event_log, sequence, at_ms), at: from_millis(at_ms) }
     }
 }

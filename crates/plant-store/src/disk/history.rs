@@ -1,16 +1,33 @@
 //! The history in an archive: the groups that follow a backup, up to a moment.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, ensure};
 
 use super::archive::{pieces, read_piece};
-use super::backup_file::Position;
 use super::change::{ChangeGroup, Totals};
 use super::event_log::cursor;
+use super::position::{Position, Until};
+use crate::EventCursor;
 use crate::event::to_millis;
-use crate::{EventCursor, Until};
+
+/// An archive, and the moment up to which it is to be replayed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Replay {
+    /// The folder of the archive.
+    pub archive: PathBuf,
+    /// The last moment to restore; `None` for everything in the archive.
+    pub until: Option<Until>,
+}
+
+impl Replay {
+    /// Everything in the archive.
+    pub fn of(archive: impl Into<PathBuf>) -> Self {
+        Self { archive: archive.into(), until: None }
+    }
+}
 
 /// Says that an archive is whole only up to a position.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +49,9 @@ pub(super) struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// The history after a backup of the log `event_log` that adds up to `totals`, up to `until`, or as long as it is.
-    pub(super) fn after(
-        archive: &'a Path,
-        event_log: u32,
-        totals: Totals,
-        until: Option<Until>,
-    ) -> Self {
-        Self { archive, event_log, until, totals }
+    /// The history after a backup of the log `event_log` that adds up to `totals`.
+    pub(super) fn after(replay: &'a Replay, event_log: u32, totals: Totals) -> Self {
+        Self { archive: &replay.archive, event_log, until: replay.until, totals }
     }
 
     /// Gives each group to `apply`, and returns what all of them and the backup add up to. An error about the content of the

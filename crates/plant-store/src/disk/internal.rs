@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use plant_domain::{PlantFilter, PlantId};
 
+use super::archive::{self, PieceName};
 use super::block::{BlockBuilder, BlockCursor};
 use super::cache::BlockCache;
 use super::change::{ChangeGroup, EventOfPlant, Totals};
@@ -106,6 +107,20 @@ pub fn table(blocks: &[u8], tail: &[u8]) -> anyhow::Result<usize> {
 pub fn manifest(content: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let manifest = Manifest::of_content(content)?;
     Ok((manifest.content()?, manifest))
+}
+
+/// A piece of an archive with this content, which gets the right checksum, and with the changes that the name of its file
+/// says. Returns how many groups it has.
+pub fn archive_piece(
+    content: &[u8],
+    first_sequence: u64,
+    last_sequence: u64,
+) -> anyhow::Result<usize> {
+    let name = PieceName { event_log: 7, first_sequence, last_sequence };
+    let groups = archive::groups_in(name, content)?;
+    let last = groups.last().map_or(first_sequence - 1, ChangeGroup::last_sequence);
+    assert_eq!(last, last_sequence, "the groups end where the name says");
+    Ok(groups.len())
 }
 
 /// A group of the write-ahead log. Fails also when the group is too large for a segment.

@@ -35,6 +35,7 @@ mod merge;
 mod metrics;
 mod new_file;
 mod open;
+mod position;
 mod reader;
 mod recovery;
 mod restore;
@@ -95,12 +96,14 @@ const INLINE_PAGE_MAX: usize = 1_000;
 
 pub use self::archive::{Pruned, prune_archive};
 pub use self::backup::Backup;
-pub use self::backup_file::{BackupFile, Position};
+pub use self::backup_file::BackupFile;
 pub use self::config::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, DiskConfig,
 };
+pub use self::history::Replay;
 pub use self::inspection::{DiskInspection, Verification};
-pub use self::restore::{Replay, RestoreError, Restored, Until};
+pub use self::position::{Position, Until};
+pub use self::restore::{RestoreError, Restored};
 
 /// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
 /// write-ahead log, and are answered after it.

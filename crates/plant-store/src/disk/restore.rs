@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 
-use super::backup_file::{BackupFile, CACHE_BYTES, Position};
+use super::backup_file::{BackupFile, CACHE_BYTES};
 use super::cache::BlockCache;
 use super::change::{ChangeGroup, Totals};
 use super::compaction::Compactor;
@@ -21,17 +21,18 @@ use super::errors::{advise_on_backup, advise_on_disk, is_about_content};
 use super::event_log::EventLog;
 use super::files::Files;
 use super::findings::Findings;
-use super::history::{History, WholeUpTo};
+use super::history::{History, Replay, WholeUpTo};
 use super::keys::MAX_SEQUENCE;
 use super::manifest::Manifest;
 use super::new_file::create;
 use super::open::{check_all, make_directory, new_event_log, open_tables, sync_names};
+use super::position::Position;
 use super::room::Room;
 use super::tree::MergeTree;
 use super::verify::count_and_digest;
 use super::write_ahead_log::{self, WriteAheadLog, payload_of};
 use crate::event::to_millis;
-use crate::{EventCursor, EventRetention, StoreFailure};
+use crate::{EventRetention, StoreFailure};
 
 /// The sequence numbers of a restored database begin with the seconds since 1970, times this. No store makes more changes in a
 /// second, so a later restore begins above all numbers of an earlier one. The product stays below 2^53 until the year 2242.
@@ -42,32 +43,6 @@ const SKIPPED_WITHOUT_CLOCK: u64 = 1 << 44;
 
 /// How much of a table is copied between two reports of progress, in bytes.
 const COPIED_AT_A_TIME: u64 = 4 * 1024 * 1024;
-
-/// An archive, and the moment up to which it is to be replayed.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Replay {
-    /// The folder of the archive.
-    pub archive: PathBuf,
-    /// The last moment to restore; `None` for everything in the archive.
-    pub until: Option<Until>,
-}
-
-impl Replay {
-    /// Everything in the archive.
-    pub fn of(archive: impl Into<PathBuf>) -> Self {
-        Self { archive: archive.into(), until: None }
-    }
-}
-
-/// A moment in the history of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Before the first change that was made after this time.
-    Time(SystemTime),
-    /// After the change that has this cursor.
-    Cursor(EventCursor),
-}
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +121,7 @@ impl BackupFile {
     /// Those of [`Self::restore`].
     pub fn verify_archive(&self, replay: &Replay) -> Result<Position, RestoreError> {
         let Manifest { event_log, totals, .. } = self.manifest;
-        let history = History::after(&replay.archive, event_log, totals, replay.until);
+        let history = History::after(replay, event_log, totals);
         let totals = history.replay(|_| Ok(())).map_err(RestoreError::of)?;
         Ok(Position::of(event_log, totals.last_sequence, totals.last_at_ms))
     }
@@ -215,7 +190,7 @@ impl Restoring {
     /// Makes the changes in an archive, as the commit thread and the compaction thread made them.
     fn replay(&mut self, replay: &Replay) -> anyhow::Result<()> {
         let Manifest { event_log, totals, .. } = self.compactor.manifest;
-        let history = History::after(&replay.archive, event_log, totals, replay.until);
+        let history = History::after(replay, event_log, totals);
         history.replay(|group| {
             self.compactor.tree.apply(group)?;
             if self.compactor.tree.read().active_changes() >= DEFAULT_CHANGES_IN_MEMORY {
