@@ -193,6 +193,8 @@ async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
         assert!(matches!(gone, Err(StoreError::EventsGone)), "{gone:?}");
     }
     let begin = restored.newest_event().await.expect("reads");
+    // A cursor has the name of the log before the time.
+    assert_ne!(begin.log >> 32, newest.log >> 32, "the log is the same");
     let another = NewPlant::new(100, "Quercus", None).expect("valid");
     let created = restored.create(another, None).await.expect("the id is free");
     assert!(created.stored.revision > lost.revision, "a revision of a lost change comes again");
@@ -314,13 +316,74 @@ async fn a_backup_that_is_damaged_anywhere_is_refused_and_the_place_is_named() {
         assert!(!to.join("manifest").exists());
         drop(fs::remove_dir_all(to));
     }
-    // A table of another backup has its own checksums.
-    store.change(&mut chance).await;
-    let other = backup_of(store.repository()).await;
-    let mixed = [&whole[..whole.len() / 2], &other[whole.len() / 2..]].concat();
-    fs::write(&path, mixed).expect("writes");
-    let opened = BackupFile::open(&path);
-    assert!(matches!(opened, Err(OpenError::Damaged(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_another_backup_is_refused() {
+    let store = Store::new();
+    let put = async |id: i64, name: &str| {
+        let plant = NewPlant::new(id, name, None).expect("valid");
+        store.repository().put(plant, Preconditions::default()).await.expect("puts");
+    };
+    let split = |backup: Vec<u8>| {
+        let end = b"plbkend1";
+        let place = backup.windows(end.len()).rposition(|bytes| bytes == end).expect("an end");
+        (backup[..place].to_vec(), backup[place..].to_vec())
+    };
+    put(1, "Rosa").await;
+    let (begin, _) = split(backup_of(store.repository()).await);
+    // The same number of plants, and a position of the same length.
+    put(1, "Salix").await;
+    let (_, end) = split(backup_of(store.repository()).await);
+    let path = store.path("mixed");
+    fs::write(&path, [begin, end].concat()).expect("writes");
+    let Err(OpenError::Damaged(refusal)) = BackupFile::open(&path) else { panic!("it is taken") };
+    assert!(refusal.to_string().contains("its end is that of another backup"), "{refusal}");
+}
+
+/// Runs a store, and returns the pieces of its archive, one for each of two changes.
+async fn two_pieces(store: &mut Store, name: &str) -> Vec<PathBuf> {
+    for id in 1..=2 {
+        let plant = NewPlant::new(id, name, None).expect("valid");
+        store.repository().put(plant, Preconditions::default()).await.expect("puts");
+        store.close().await;
+        store.open();
+    }
+    store.close().await;
+    pieces_of(store.archive())
+}
+
+/// The pieces of an archive, oldest first.
+fn pieces_of(archive: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(archive).expect("reads");
+    let mut pieces: Vec<_> = entries.map(|entry| entry.expect("reads").path()).collect();
+    pieces.sort_unstable();
+    pieces
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pieces_of_another_store_and_of_another_history_of_the_same_store_are_refused() {
+    let (mut store, mut other) = (Store::new(), Store::new());
+    let backup = store.back_up("backup").await;
+    let mut fork = Store::new();
+    fork.close().await;
+    fs::remove_dir_all(&fork.config.directory).expect("removes");
+    copy_as_killed(&store.config.directory, &fork.config.directory);
+    fork.open();
+    let pieces = two_pieces(&mut store, "Rosa").await;
+    let of_other = two_pieces(&mut other, "Rosa").await;
+    let of_fork = two_pieces(&mut fork, "Salix").await;
+    assert_eq!(pieces[1].file_name(), of_fork[1].file_name());
+    let backup = BackupFile::open(&backup).expect("it is whole");
+    let all = Replay::of(store.archive());
+    backup.verify_archive(&all).expect("it is whole");
+    for (foreign, words) in [(&of_other[1], "its name says"), (&of_fork[1], "of another history")] {
+        fs::copy(foreign, &pieces[1]).expect("copies");
+        let refusal = backup.verify_archive(&all).expect_err("it is foreign");
+        let RestoreError::NotWhole { whole_up_to, cause } = refusal else { panic!("{refusal}") };
+        assert_eq!(whole_up_to.cursor.revision, Revision::from(1));
+        assert!(cause.to_string().contains(words), "{cause}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,11 +398,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
         store.open();
     }
     store.close().await;
-    let mut pieces: Vec<_> = fs::read_dir(store.archive())
-        .expect("reads")
-        .map(|entry| entry.expect("reads").path())
-        .collect();
-    pieces.sort_unstable();
+    let pieces = pieces_of(store.archive());
     assert!(pieces.len() >= 5, "{pieces:?}");
     let backup_file = BackupFile::open(&backup).expect("it is whole");
     let all = Replay::of(store.archive());
@@ -508,9 +567,7 @@ async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
     let backup = store.back_up("backup").await;
     store.change_often(20, &mut chance).await;
     store.close().await;
-    let mut pieces: Vec<_> =
-        fs::read_dir(store.archive()).expect("reads").map(|it| it.expect("reads").path()).collect();
-    pieces.sort_unstable();
+    let pieces = pieces_of(store.archive());
     let day = Duration::from_secs(24 * 3600);
     let age = |piece: &Path, days: u32| {
         let file = fs::File::options().write(true).open(piece).expect("opens");
