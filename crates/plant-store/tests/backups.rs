@@ -331,10 +331,16 @@ async fn the_end_of_another_backup_is_refused() {
         (backup[..place].to_vec(), backup[place..].to_vec())
     };
     put(1, "Rosa").await;
-    let (begin, _) = split(backup_of(store.repository()).await);
-    // The same number of plants, and a position of the same length.
-    put(1, "Salix").await;
-    let (_, end) = split(backup_of(store.repository()).await);
+    let (begin, own_end) = split(backup_of(store.repository()).await);
+    // The same number of plants. A digest may be shorter.
+    let mut end = Vec::new();
+    for number in 0.. {
+        put(1, &format!("Salix {number}")).await;
+        (_, end) = split(backup_of(store.repository()).await);
+        if end.len() == own_end.len() {
+            break;
+        }
+    }
     let path = store.path("mixed");
     fs::write(&path, [begin, end].concat()).expect("writes");
     let Err(OpenError::Damaged(refusal)) = BackupFile::open(&path) else { panic!("it is taken") };
@@ -353,10 +359,18 @@ async fn two_pieces(store: &mut Store, name: &str) -> Vec<PathBuf> {
     pieces_of(store.archive())
 }
 
-/// The pieces of an archive, oldest first.
+/// The pieces of an archive that have changes, oldest first.
 fn pieces_of(archive: &Path) -> Vec<PathBuf> {
+    let mut pieces = all_pieces_of(archive);
+    pieces.retain(|path| !path.to_string_lossy().ends_with("-0000000000000000000.wal"));
+    pieces
+}
+
+/// The same with the piece that says where the archive begins.
+fn all_pieces_of(archive: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(archive).expect("reads");
     let mut pieces: Vec<_> = entries.map(|entry| entry.expect("reads").path()).collect();
+    pieces.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
     pieces.sort_unstable();
     pieces
 }
@@ -527,15 +541,97 @@ async fn the_archive_of_a_folder_that_was_replaced_by_an_older_copy_takes_no_cha
     fs::rename(copy, &store.config.directory).expect("moves");
     store.open();
     store.change_often(10, &mut chance).await;
+    assert_not_archived(&store, "the folder is an older copy").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_of_another_history_of_the_store_takes_no_changes_after_any_number_of_changes() {
+    // Fewer than the archive has, as many, and more; and so many that no group ends where the archive does.
+    for changes in [1, 3, 7] {
+        let mut store = Store::new();
+        store.config.archive_required = true;
+        let put = async |store: &Store, ids: std::ops::Range<i64>, name: &str| {
+            for id in ids {
+                let plant = NewPlant::new(id, name, None).expect("valid");
+                store.repository().put(plant, Preconditions::default()).await.expect("puts");
+            }
+        };
+        put(&store, 0..5, "Rosa").await;
+        store.close().await;
+        let copy = store.path("copy");
+        copy_as_killed(&store.config.directory, &copy);
+        store.open();
+        put(&store, 0..3, "Salix").await;
+        store.close().await;
+        fs::remove_dir_all(&store.config.directory).expect("removes");
+        fs::rename(copy, &store.config.directory).expect("moves");
+        let archive = store.config.archive.take();
+        store.open();
+        put(&store, 0..changes, "Quercus").await;
+        store.close().await;
+        store.config.archive = archive;
+        let before = pieces_of(store.archive());
+        store.open();
+        assert_not_archived(&store, "the folder is an older copy, or was one").await;
+        store.close().await;
+        assert_eq!(pieces_of(store.archive()), before);
+    }
+}
+
+/// Waits until the archive, which is required, makes the store unready.
+async fn assert_not_archived(store: &Store, words: &str) {
     let begun = Instant::now();
-    let refusal = loop {
+    loop {
         match store.repository().check_ready().await {
-            Err(StoreError::NotArchived(refusal)) => break refusal.to_string(),
+            Err(StoreError::NotArchived(refusal)) => {
+                assert!(refusal.to_string().contains(words), "{refusal}");
+                return;
+            }
             _ => assert!(begun.elapsed() < Duration::from_secs(60), "it stays ready"),
         }
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
+    let (mut store, mut chance) = (Store::new(), Rng::with_seed(12));
+    store.change_often(20, &mut chance).await;
+    store.close().await;
+    let mut copy = Store::new();
+    copy.close().await;
+    fs::remove_dir_all(&copy.config.directory).expect("removes");
+    copy_as_killed(&store.config.directory, &copy.config.directory);
+    store.open();
+    copy.config.archive = store.config.archive.clone();
+    copy.config.archive_required = true;
+    copy.open();
+    assert_not_archived(&copy, "another process has it open").await;
+    store.repository().check_ready().await.expect("the first one is not disturbed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_there() {
+    let mut store = Store::new();
+    let empty = store.back_up("empty").await;
+    store.close().await;
+    let verified = |backup: &Path, archive: &Path| {
+        BackupFile::open(backup).expect("it is whole").verify_archive(&Replay::of(archive))
     };
-    assert!(refusal.contains("the folder is an older copy"), "{refusal}");
+    verified(&empty, store.archive()).expect("nothing happened since");
+    store.open();
+    store.change(&mut Rng::with_seed(13)).await;
+    let later = store.back_up("later").await;
+    store.close().await;
+    drop(restore(&later, &store.path("restored"), None));
+    store.config.directory = store.path("restored");
+    store.open();
+    let of_restored = store.back_up("of restored").await;
+    store.close().await;
+    verified(&of_restored, store.archive()).expect("nothing happened since");
+    // An archive that begins later than the backup does not hide that.
+    let of_old = verified(&empty, &store.path("nowhere"));
+    assert!(matches!(of_old, Err(RestoreError::Unusable(_))), "{of_old:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -567,7 +663,7 @@ async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
     let backup = store.back_up("backup").await;
     store.change_often(20, &mut chance).await;
     store.close().await;
-    let pieces = pieces_of(store.archive());
+    let pieces = all_pieces_of(store.archive());
     let day = Duration::from_secs(24 * 3600);
     let age = |piece: &Path, days: u32| {
         let file = fs::File::options().write(true).open(piece).expect("opens");

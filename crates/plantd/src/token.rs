@@ -30,8 +30,8 @@ pub(crate) struct TokenCreateOptions {
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What the token permits: write includes read, which includes metrics
-    #[arg(long, value_name = "metrics|read|write", default_value = "write", value_parser = scope)]
+    /// What the token permits: write is for everything, and each of the others includes metrics
+    #[arg(long, value_name = "metrics|backup|read|write", default_value = "write", value_parser = scope)]
     scope: Scope,
 
     /// How long the token is valid, such as 30s, 12h or 90d [default: forever]

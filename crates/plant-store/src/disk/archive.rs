@@ -16,10 +16,14 @@ use super::change::ChangeGroup;
 use super::files::sync_folder;
 use super::manifest::{FORMAT, of_this_format};
 use super::new_file::{create, remove_if_there};
+use super::room::MIB;
 use super::sealed::Seal;
 use crate::{StoreFailure, fault};
 
 const SEAL: Seal = Seal { magic: *b"plpiece1", name: "a piece of an archive" };
+
+/// No piece is larger: it has 8 MiB of groups, and one more, which fits into a segment of the write-ahead log.
+const PIECE_MAX_BYTES: u64 = 32 * MIB;
 
 /// The extension of a piece's file.
 const EXTENSION: &str = "wal";
@@ -90,6 +94,7 @@ pub(super) fn write_piece<'a>(
     let bytes = SEAL.seal(&postcard::to_stdvec(&(FORMAT, piece))?);
     let (path, new) = (name.path(archive), archive.join(format!("{:08x}.new", name.event_log)));
     let write = || {
+        ensure!(!path.try_exists()?, "it exists already, from another server");
         remove_if_there(&new)?;
         let mut file = create(&new)?;
         file.write_all(&bytes)?;
@@ -107,12 +112,15 @@ pub(super) fn write_piece<'a>(
 /// Reads a piece. Fails unless the piece has exactly what its name says.
 pub(super) fn read_piece(archive: &Path, name: PieceName) -> anyhow::Result<Vec<ChangeGroup>> {
     let path = name.path(archive);
-    let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    groups_of(name, &bytes).with_context(|| format!("{} cannot be used", path.display()))
-}
-
-fn groups_of(name: PieceName, sealed: &[u8]) -> anyhow::Result<Vec<ChangeGroup>> {
-    groups_in(name, SEAL.open(sealed)?)
+    let read = || {
+        let metadata = fs::metadata(&path)?;
+        ensure!(
+            metadata.is_file() && metadata.len() <= PIECE_MAX_BYTES,
+            "it is no file of at most {PIECE_MAX_BYTES} bytes"
+        );
+        groups_in(name, SEAL.open(&fs::read(&path)?)?)
+    };
+    read().with_context(|| format!("{} cannot be used", path.display()))
 }
 
 /// The groups in the content of a piece.

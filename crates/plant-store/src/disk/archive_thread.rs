@@ -5,21 +5,18 @@
 //! gap, which is logged and counted, and a restore refuses to go past it.
 
 use std::collections::VecDeque;
-use std::fs::DirBuilder;
-use std::io;
 use std::mem;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use prometheus::IntCounter;
 use prometheus::core::Collector as _;
 
-use super::archive::{PieceName, pieces, write_piece};
-use super::change::ChangeGroup;
+use super::archive_writer::{ArchiveWriter, LogAtOpen};
+use super::change::{ChangeGroup, Totals};
 use super::write_ahead_log::payload_of;
 use crate::StoreFailure;
 use crate::metrics::{MetricFamily, counter, gauge};
@@ -45,6 +42,7 @@ const FAILING_AFTER: Duration = Duration::from_secs(5);
 /// A group that is to be archived.
 #[derive(Clone, Debug)]
 struct WaitingGroup {
+    /// The numbers of its first and its last change.
     sequences: (u64, u64),
     payload: Arc<[u8]>,
     since: Instant,
@@ -54,11 +52,7 @@ struct WaitingGroup {
 #[derive(Debug)]
 pub(super) struct Archiver {
     directory: PathBuf,
-    event_log: u32,
-    /// The number of the last change when the store was opened.
-    opened_at: u64,
-    /// The number of the first change that the thread gets.
-    begins_at: u64,
+    log: LogAtOpen,
     queue: Mutex<Queue>,
     /// Notified whenever the queue changes.
     changed: Condvar,
@@ -70,10 +64,12 @@ pub(super) struct Archiver {
 struct Queue {
     waiting: VecDeque<WaitingGroup>,
     waiting_bytes: usize,
+    /// How many groups, from the first, are being written. These cannot be lost.
+    being_written: usize,
     /// Since when the archive is behind, if it is.
     behind_since: Option<Instant>,
-    /// The last change in the archive; 0 before the first one, and while the archive could not be read.
-    archived: u64,
+    /// The last change in the archive, 0 before the first one; `None` while the archive could not be opened.
+    archived: Option<u64>,
     /// Whether changes were lost since the last piece.
     has_lost: bool,
     /// Why the last attempt failed.
@@ -88,14 +84,12 @@ impl Archiver {
     pub(super) fn start(
         directory: PathBuf,
         event_log: u32,
-        opened_at: u64,
+        totals: Totals,
         groups: &[ChangeGroup],
     ) -> anyhow::Result<Arc<Self>> {
         let state = Arc::new(Self {
             directory,
-            event_log,
-            opened_at,
-            begins_at: groups.first().map_or(opened_at + 1, |group| group.first_sequence),
+            log: LogAtOpen::new(event_log, totals, groups),
             queue: Mutex::default(),
             changed: Condvar::new(),
             failures: counter(
@@ -116,10 +110,8 @@ impl Archiver {
             .name("plant-archive".to_owned())
             .spawn(move || of_thread.run())
             .context("cannot start the thread of the archive")?;
-        if let Some(newest) = groups.last() {
-            // The first write may overwrite the segment that has them.
-            state.wait_until_archived(newest.last_sequence());
-        }
+        // The first write may overwrite the segment that has them.
+        state.wait_until_archived(totals.last_sequence);
         Ok(state)
     }
 
@@ -131,7 +123,8 @@ impl Archiver {
         queue.waiting_bytes += payload.len();
         queue.waiting.push_back(WaitingGroup { sequences, payload, since: now });
         while queue.waiting_bytes > WAITING_MAX_BYTES {
-            let Some(lost) = queue.waiting.pop_front() else { break };
+            let oldest = queue.being_written;
+            let Some(lost) = queue.waiting.remove(oldest) else { break };
             queue.waiting_bytes -= lost.payload.len();
             let (first, last) = lost.sequences;
             let had_lost = mem::replace(&mut queue.has_lost, true);
@@ -154,7 +147,7 @@ impl Archiver {
 
     /// Waits a little until the archive has this change, unless the archive fails.
     pub(super) fn wait_until_archived(&self, sequence: u64) {
-        self.wait(SEGMENT_PATIENCE, |queue| queue.archived >= sequence);
+        self.wait(SEGMENT_PATIENCE, |queue| queue.archived.is_some_and(|last| last >= sequence));
     }
 
     /// Lets the thread archive what waits, and end. Waits for that a little, unless the archive fails.
@@ -191,7 +184,7 @@ impl Archiver {
     pub(super) fn metrics(&self) -> Vec<MetricFamily> {
         let (archived, waited) = {
             let queue = self.queue();
-            (queue.archived, queue.waited())
+            (queue.archived.unwrap_or_default(), queue.waited())
         };
         let mut families = self.failures.collect();
         families.extend(self.lost_changes.collect());
@@ -216,21 +209,36 @@ impl Archiver {
 
     /// Writes pieces until there will be no more.
     fn run(&self) {
-        let mut newest_piece = None;
-        let mut is_open = false;
+        let open = || ArchiveWriter::open(&self.directory, &self.log);
+        let Some((mut writer, lost)) = self.until_it_succeeds(open) else { return };
+        if let Some((first, last)) = lost {
+            self.note_lost(first, last, true);
+        }
+        self.take_archived(writer.archived());
         while let Some(groups) = self.next_groups() {
-            let mut attempt = || {
-                if !is_open {
-                    newest_piece = self.open_archive()?;
-                    is_open = true;
-                }
-                self.archive(&groups, &mut newest_piece)
-            };
-            let attempted = attempt();
-            let has_failed = attempted.is_err();
-            self.note(attempted);
-            if has_failed && !self.wait_before_retry() {
+            let groups: Vec<_> =
+                groups.iter().map(|group| (group.sequences, &*group.payload)).collect();
+            if self.until_it_succeeds(|| writer.append(&groups)).is_none() {
                 return;
+            }
+            self.take_archived(writer.archived());
+        }
+    }
+
+    /// Makes attempts until one succeeds; `None` when the store has closed and the last attempt has failed.
+    fn until_it_succeeds<T>(&self, mut attempt: impl FnMut() -> anyhow::Result<T>) -> Option<T> {
+        loop {
+            match attempt() {
+                Ok(done) => {
+                    self.note(None);
+                    return Some(done);
+                }
+                Err(cause) => self.note(Some(StoreFailure::new(cause))),
+            }
+            let is_open = |queue: &mut Queue| !queue.is_ended;
+            let waited = self.changed.wait_timeout_while(self.queue(), PIECE_INTERVAL, is_open);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.is_ended {
+                return None;
             }
         }
     }
@@ -247,55 +255,26 @@ impl Archiver {
             let waited = self.changed.wait_timeout(queue, time_left);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let mut bytes = 0;
+        let (mut bytes, mut last_sequence) = (0, None);
         let groups = queue.waiting.iter().take_while(|group| {
-            let is_in_piece = bytes < PIECE_BYTES;
+            let (first, last) = group.sequences;
+            // Groups between them may be lost.
+            let follows = last_sequence.replace(last).is_none_or(|before| first == before + 1);
+            let is_in_piece = follows && bytes < PIECE_BYTES;
             bytes += group.payload.len();
             is_in_piece
         });
         let groups: Vec<_> = groups.cloned().collect();
+        queue.being_written = groups.len();
         (!groups.is_empty()).then_some(groups)
     }
 
-    /// Archives groups, and takes them from the queue. The archive may have some of them already: they were in the
-    /// write-ahead log when the store opened.
-    fn archive(
-        &self,
-        groups: &[WaitingGroup],
-        newest_piece: &mut Option<PieceName>,
-    ) -> anyhow::Result<()> {
-        let archived = newest_piece.map_or(0, |piece| piece.last_sequence);
-        let new = &groups[groups.partition_point(|group| group.sequences.1 <= archived)..];
-        if let (Some(first), Some(last)) = (new.first(), new.last()) {
-            if let Some(piece) = *newest_piece {
-                let path = piece.path(&self.directory);
-                ensure!(
-                    path.try_exists()?,
-                    "{} is gone, so this is not the archive: mount it, or start the server again to begin a new one",
-                    path.display()
-                );
-            }
-            let (first_sequence, last_sequence) = (first.sequences.0, last.sequences.1);
-            let piece = PieceName { event_log: self.event_log, first_sequence, last_sequence };
-            write_piece(&self.directory, piece, new.iter().map(|group| &*group.payload))?;
-            if newest_piece.replace(piece).is_none() {
-                log::info!(
-                    "the archive {} begins with the change {first_sequence}: a restore needs a backup of that moment or later",
-                    self.directory.display()
-                );
-            }
-        }
-        self.take_archived(newest_piece.map_or(0, |piece| piece.last_sequence));
-        Ok(())
-    }
-
-    /// Notes how an attempt to write a piece has ended.
-    fn note(&self, attempted: anyhow::Result<()>) {
-        let failure = attempted.err().map(StoreFailure::new);
-        let mut queue = self.queue();
-        let had_failed = queue.failure.is_some();
-        queue.failure.clone_from(&failure);
-        drop(queue);
+    /// Notes how an attempt has ended.
+    fn note(&self, failure: Option<StoreFailure>) {
+        let had_failed = {
+            let mut queue = self.queue();
+            mem::replace(&mut queue.failure, failure.clone()).is_some()
+        };
         self.changed.notify_all();
         let directory = self.directory.display();
         match failure {
@@ -312,44 +291,12 @@ impl Archiver {
         }
     }
 
-    /// Returns false when the store has closed: then there is no further attempt.
-    fn wait_before_retry(&self) -> bool {
-        let is_open = |queue: &mut Queue| !queue.is_ended;
-        let waited = self.changed.wait_timeout_while(self.queue(), PIECE_INTERVAL, is_open);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.is_ended
-    }
-
-    /// Makes the archive if it is missing, and looks for its newest piece of this log.
-    fn open_archive(&self) -> anyhow::Result<Option<PieceName>> {
-        match DirBuilder::new().mode(0o700).create(&self.directory) {
-            Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(cause).with_context(|| {
-                    format!("cannot make the folder {}", self.directory.display())
-                });
-            }
-            _ => {}
-        }
-        let pieces = pieces(&self.directory)?;
-        let newest = pieces.into_iter().rfind(|piece| piece.event_log == self.event_log);
-        let Some(newest) = newest else { return Ok(None) };
-        let archived = newest.last_sequence;
-        ensure!(
-            archived <= self.opened_at,
-            "it has changes up to number {archived}, and the data folder had {} when it was opened: the folder is an \
-             older copy; restore a backup instead, or begin another archive",
-            self.opened_at
-        );
-        if self.begins_at > archived + 1 {
-            self.note_lost(archived + 1, self.begins_at - 1, true);
-        }
-        Ok(Some(newest))
-    }
-
     /// Notes that the archive has everything up to a change.
     fn take_archived(&self, archived: u64) {
         let mut queue = self.queue();
-        queue.archived = archived;
+        queue.archived = Some(archived);
         queue.has_lost = false;
+        queue.being_written = 0;
         while let Some(group) = queue.waiting.front()
             && group.sequences.1 <= archived
         {
@@ -357,6 +304,8 @@ impl Archiver {
             queue.waiting.pop_front();
         }
         queue.behind_since = queue.waiting.front().map(|group| group.since);
+        drop(queue);
+        self.changed.notify_all();
     }
 }
 

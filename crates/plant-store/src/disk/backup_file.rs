@@ -1,7 +1,7 @@
 //! Reads the file of a [backup](super::backup), proves it, and makes a database of it.
 
-use std::fs::File;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ use crate::{OpenError, StoreFailure};
 /// The cache of blocks while a backup is verified or restored, in bytes.
 pub(super) const CACHE_BYTES: u64 = 16 * MIB;
 
+/// No head is longer: it would name half a million tables.
+const HEAD_MAX_BYTES: u64 = 16 * MIB;
+
 /// A backup that is whole: it has its head, its end, and everything in between. What is in its tables is proved by
 /// [`Self::verify`].
 pub struct BackupFile {
@@ -45,14 +48,22 @@ impl BackupFile {
     /// read, or another version made it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let name = path.display().to_string();
-        let read = File::open(path).with_context(|| format!("cannot read {name}"));
+        let open = || {
+            // Opening a pipe would wait for its writer.
+            if fs::metadata(path)?.is_file() {
+                File::open(path)
+            } else {
+                Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
+            }
+        };
+        let read = open().with_context(|| format!("cannot read {name}"));
         let opened = read.and_then(|file| {
             let opened = Self::try_open(file, name.clone());
             opened.with_context(|| format!("{name} is no whole backup"))
         });
         // A missing file says nothing about the content of a backup.
         let is_missing = |error: &anyhow::Error| {
-            let cause = error.root_cause().downcast_ref::<std::io::Error>();
+            let cause = error.root_cause().downcast_ref::<io::Error>();
             cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
         };
         opened
@@ -66,9 +77,10 @@ impl BackupFile {
         let mut length = [0; LENGTH_BYTES];
         file.read_exact_at(&mut length, 0).context("it has no head")?;
         let head_bytes = u64::from_le_bytes(length);
-        let head_end = head_bytes.checked_add(LENGTH_BYTES as u64).filter(|end| *end <= bytes);
-        let head_end =
-            head_end.context("its head is cut, or it does not begin as a backup does")?;
+        let head_end = head_bytes.checked_add(LENGTH_BYTES as u64);
+        let head_end = head_end
+            .filter(|end| *end <= bytes && head_bytes <= HEAD_MAX_BYTES)
+            .context("its head is cut, or it does not begin as a backup does")?;
         let mut head = vec![0; usize::try_from(head_bytes)?];
         file.read_exact_at(&mut head, LENGTH_BYTES as u64)?;
         let manifest = Manifest::decode(&head).context("its head cannot be used")?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 
 use super::archive::{pieces, read_piece};
 use super::change::{ChangeGroup, Totals};
@@ -96,13 +96,17 @@ impl<'a> History<'a> {
                     continue;
                 }
                 let Some(group) = self.part_of(group)? else { return Ok(self.totals) };
-                if !group.follows(&self.totals) {
-                    let path = piece.path(self.archive);
-                    let cause = anyhow!("{} is of another history", path.display());
-                    return Err(cause.context(whole(&self)));
-                }
-                self.totals = self.totals.after(&group)?;
-                apply(group)?;
+                let take = || {
+                    ensure!(group.follows(&self.totals), "it is of another history");
+                    let totals = self.totals.after(&group)?;
+                    apply(group)?;
+                    Ok(totals)
+                };
+                self.totals = take()
+                    .with_context(|| {
+                        format!("{} cannot be applied", piece.path(self.archive).display())
+                    })
+                    .map_err(|error| error.context(whole(&self)))?;
             }
         }
         match self.until {

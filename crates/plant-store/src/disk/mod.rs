@@ -6,6 +6,7 @@
 
 mod archive;
 mod archive_thread;
+mod archive_writer;
 mod back_pressure;
 mod backup;
 mod backup_file;
@@ -161,8 +162,7 @@ impl DiskRepository {
             retention: config.retention,
         };
         let archive = config.archive.clone().map(|archive| {
-            let last_sequence = manifest.totals.last_sequence;
-            Archiver::start(archive, manifest.event_log, last_sequence, &to_archive)
+            Archiver::start(archive, manifest.event_log, manifest.totals, &to_archive)
         });
         let archive = archive.transpose()?;
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;

@@ -330,7 +330,7 @@ fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
+pub(super) fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
     let started = Instant::now();
     loop {
         match file.try_lock() {

@@ -265,14 +265,16 @@ fn check_index(
     let is_right = || -> anyhow::Result<bool> {
         let mut entries = TableCursor::new(Arc::clone(table), Part::Entries, &[], false);
         let mut written = TableWriter::new(io::sink(), 0);
+        let mut plant_entries = 0;
         while entries.advance()? {
             let (key, value) = entries.entry().context("an entry is missing")?;
             written.add(key, value)?;
             if keys::plant_of(key)?.is_some() {
+                plant_entries += 1;
                 progress.one_more();
             }
         }
-        Ok(*written.end_blocks()? == table.layout)
+        Ok(*written.end_blocks()? == table.layout && plant_entries == table.plant_entries)
     };
     match is_right() {
         Ok(true) => Ok(()),

@@ -64,12 +64,8 @@ pub(crate) fn stop_of_open(error: OpenError) -> Stop {
 pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
     match error {
         RestoreError::NotWhole { whole_up_to, .. } => {
-            let advice = format!(
-                "the archive is whole up to {}: add --until {} to go up to there",
-                change(&whole_up_to),
-                whole_up_to.cursor
-            );
-            Stop::Findings(anyhow!("{error}; {advice}"))
+            let (cursor, change) = (whole_up_to.cursor, change(&whole_up_to));
+            Stop::Findings(anyhow!("{error}; to restore up to {change}, add --until {cursor}"))
         }
         RestoreError::Damaged(_) => Stop::Findings(error.into()),
         _ => Stop::Io(error.into()),
