@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use plantd_tests::{
     CONFIGURATION, FakeServer, Format, IO, Launch, Process, TestServer, USAGE,
@@ -178,6 +179,36 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
     restore(&file, &garden.path("refused"))
         .arguments(["--until", &cursor])
         .assert_refused(USAGE, &["--archive"]);
+}
+
+#[test]
+fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing() {
+    /// The interval of the archive, and what a busy machine may add.
+    const LOST_AT_MOST: Duration = Duration::from_secs(1 + 5);
+    let mut garden = Garden::new();
+    let file = garden.backup("plants.backup");
+    let archive = garden.path("archive");
+    let (client, before) = (garden.server.client(), pieces_in(&archive).len());
+    let mut acknowledged = Vec::new();
+    while pieces_in(&archive).len() < before + 3 {
+        let id = 1_000 + i64::try_from(acknowledged.len()).expect("small");
+        client.create(id, "Salix", None).assert_plant("Salix", None);
+        acknowledged.push(Instant::now());
+    }
+    garden.server.kill();
+    let killed = Instant::now();
+    fs::remove_dir_all(garden.server.data()).expect("removes");
+
+    let data = garden.path("restored");
+    run(&restore(&file, &data).arguments(["--archive".as_ref(), archive.as_os_str()]));
+    let restored = TestServer::start_at(Launch::new(), &data);
+    let plants = store_of(&restored.client(), "after a restore");
+    let found = plants.len() - 1_000;
+    assert!(found > 0 && plants.keys().copied().eq(0..i64::try_from(plants.len()).expect("small")));
+    if let Some(first_missing) = acknowledged.get(found) {
+        let age = killed - *first_missing;
+        assert!(age < LOST_AT_MOST, "a change of {age:?} before the kill is missing");
+    }
 }
 
 #[test]

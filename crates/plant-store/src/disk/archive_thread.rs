@@ -110,7 +110,7 @@ impl Archiver {
             .name("plant-archive".to_owned())
             .spawn(move || of_thread.run())
             .context("cannot start the thread of the archive")?;
-        // The first write may overwrite the segment that has them.
+        // The first write may overwrite the segment that has these groups.
         state.wait_until_archived(totals.last_sequence);
         Ok(state)
     }
@@ -150,10 +150,15 @@ impl Archiver {
         self.wait(SEGMENT_PATIENCE, |queue| queue.archived.is_some_and(|last| last >= sequence));
     }
 
-    /// Lets the thread archive what waits, and end. Waits for that a little, unless the archive fails.
+    /// Lets the thread archive what waits, and end.
     pub(super) fn end(&self) {
         self.queue().is_ended = true;
         self.changed.notify_all();
+    }
+
+    /// Like [`Self::end`], and waits for that a little, unless the archive fails.
+    pub(super) fn end_and_wait(&self) {
+        self.end();
         self.wait(CLOSE_PATIENCE, |queue| queue.waiting.is_empty());
         if !self.queue().waiting.is_empty() {
             log::warn!(

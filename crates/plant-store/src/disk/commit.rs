@@ -95,6 +95,9 @@ pub(super) fn spawn(
             if ended.is_err() {
                 committer.health.fail(anyhow!("the commit thread panicked"));
             }
+            if let Some(archive) = &committer.archive {
+                archive.end();
+            }
         })
         .context("cannot start the commit thread")?;
     let watchdog = thread::Builder::new()
@@ -299,7 +302,7 @@ impl Committer {
             is_written = self.wait_for_compaction()?;
         }
         if let Some(archive) = &self.archive {
-            archive.end();
+            archive.end_and_wait();
         }
         ensure!(
             is_written,
