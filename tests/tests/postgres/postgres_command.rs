@@ -661,3 +661,19 @@ fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
     wait_until("the log line", || tables.server.stderr().contains("good"));
     assert!(is_ready(&client));
 }
+
+#[test]
+fn a_backup_and_an_archive_are_refused_with_the_tools_of_postgres() {
+    let folder = folder();
+    let launch = Launch::new().postgres(&shared().url(), &fresh_schema_name());
+    let server = TestServer::start_with(launch.clone());
+    let said = server.client().get("/backup").assert_error(404, 4006);
+    assert!(said.contains("pg_basebackup or pgBackRest"), "{said}");
+    let url = format!("http://{}", server.address());
+    let backup = Launch::new().arguments(["backup", "--url", &url]);
+    backup.arguments([folder.path().join("backup")]).assert_refused(USAGE, &["pg_basebackup"]);
+    let archive = ["--archive".as_ref(), folder.path().as_os_str()];
+    refusal(&launch.clone().arguments(archive), CONFIGURATION, &["archive_mode", "pgBackRest"]);
+    let required = launch.arguments(["--archive-required"]);
+    refusal(&required, CONFIGURATION, &["there is no archive that could be required"]);
+}
