@@ -18,7 +18,7 @@ use super::manifest::{FORMAT, of_this_format};
 use super::new_file::{create, remove_if_there};
 use super::room::MIB;
 use super::sealed::Seal;
-use crate::{StoreFailure, fault};
+use crate::StoreFailure;
 
 const SEAL: Seal = Seal { magic: *b"plpiece1", name: "a piece of an archive" };
 
@@ -98,11 +98,8 @@ pub(super) fn write_piece<'a>(
         remove_if_there(&new)?;
         let mut file = create(&new)?;
         file.write_all(&bytes)?;
-        fault::point("before-piece-sync");
         file.sync_all()?;
-        fault::point("before-piece-rename");
         fs::rename(&new, &path)?;
-        fault::point("after-piece-rename");
         anyhow::Ok(())
     };
     write().with_context(|| format!("cannot write {}", path.display()))?;
