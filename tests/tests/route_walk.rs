@@ -292,7 +292,9 @@ fn no_route_answers_without_a_token_of_its_scope() {
         for method in methods(route) {
             let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);
             assert_ne!(answer.status, 405, "{method} {}: {answer:?}", route.path);
-            let is_unknown = answer.status == 404 && answer.json()["error"] == 4004;
+            // An answer to HEAD has no number; the one to GET does.
+            let is_unknown =
+                answer.status == 404 && method != "HEAD" && answer.json()["error"] == 4004;
             assert!(!is_unknown, "{method} {}: {answer:?}", route.path);
         }
     }

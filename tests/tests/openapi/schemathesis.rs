@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::env;
 
-use plantd_tests::{OpenapiDocument, TOKEN, TestServer, Toolbox, repository, run_tool};
+use plantd_tests::{
+    OpenapiDocument, TOKEN, TestServer, Toolbox, repository, run_tool, store_is_on_disk,
+};
 
 /// How many generated requests each operation gets at least.
 const EXAMPLES: usize = 100;
@@ -57,6 +59,7 @@ fn answers(
 fn the_server_answers_generated_requests_as_the_document_says() {
     let seeds = env::var("SCHEMATHESIS_SEEDS");
     let document = OpenapiDocument::copy();
+    let has_backups = store_is_on_disk("PostgreSQL has its own backups");
     for seed in seeds.as_deref().unwrap_or(DEFAULT_SEEDS).split(',') {
         let mut server = TestServer::start();
         run(&server, seed, &[]);
@@ -71,7 +74,8 @@ fn the_server_answers_generated_requests_as_the_document_says() {
                 answers.get(&(method.clone(), path.to_owned())).map_or(&[][..], Vec::as_slice);
             let count = statuses.len();
             assert!(count >= EXAMPLES, "seed {seed}: {method} {path} had {count} requests");
-            let is_done = statuses.iter().any(|status| (200..300).contains(status));
+            let is_done = statuses.iter().any(|status| (200..300).contains(status))
+                || (path == "/backup" && !has_backups);
             assert!(is_done, "seed {seed}: {method} {path} was never done");
         }
     }
