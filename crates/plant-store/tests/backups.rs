@@ -494,7 +494,7 @@ async fn a_kill_leaves_no_gap_in_the_archive() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(7));
     let backup = store.back_up("backup").await;
     let mut history = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..10 {
         let changes = chance.usize(1..150);
         record(&store, changes, &mut chance, &mut history).await;
         // The archive gets nothing more of the server that is killed.
