@@ -94,7 +94,6 @@ pub(super) fn write_piece<'a>(
     let bytes = SEAL.seal(&postcard::to_stdvec(&(FORMAT, piece))?);
     let (path, new) = (name.path(archive), archive.join(format!("{:08x}.new", name.event_log)));
     let write = || {
-        ensure!(!path.try_exists()?, "it exists already, from another server");
         remove_if_there(&new)?;
         let mut file = create(&new)?;
         file.write_all(&bytes)?;

@@ -70,6 +70,8 @@ struct Queue {
     behind_since: Option<Instant>,
     /// The last change in the archive, 0 before the first one; `None` while the archive could not be opened.
     archived: Option<u64>,
+    /// The commit thread waits for this change, so the next piece must not wait for more.
+    wanted: u64,
     /// Whether changes were lost since the last piece.
     has_lost: bool,
     /// Why the last attempt failed.
@@ -147,6 +149,8 @@ impl Archiver {
 
     /// Waits a little until the archive has this change, unless the archive fails.
     pub(super) fn wait_until_archived(&self, sequence: u64) {
+        self.queue().wanted = sequence;
+        self.changed.notify_all();
         self.wait(SEGMENT_PATIENCE, |queue| queue.archived.is_some_and(|last| last >= sequence));
     }
 
@@ -253,7 +257,8 @@ impl Archiver {
         let mut queue = self.queue();
         loop {
             let time_left = PIECE_INTERVAL.saturating_sub(queue.waited());
-            let is_due = !queue.waiting.is_empty() && time_left.is_zero();
+            let is_wanted = queue.wanted > queue.archived.unwrap_or_default();
+            let is_due = !queue.waiting.is_empty() && (is_wanted || time_left.is_zero());
             if is_due || queue.waiting_bytes >= PIECE_BYTES || queue.is_ended {
                 break;
             }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 
 use super::archive::{PieceName, pieces, read_piece, write_piece};
 use super::change::{ChangeGroup, Totals};
-use super::open::try_lock;
+use super::open::{sync_names, try_lock};
 
 /// What the log of a store was when the store opened.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ impl ArchiveWriter {
         let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.with_context(|| format!("cannot make {}", lock_path.display()))?;
         let lock = try_lock(&lock_path, lock)?;
+        // A kill may have come between the rename of a piece and the sync of its name.
+        sync_names(directory)?;
         let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
         let mut writer = Self { directory: directory.to_owned(), event_log, newest, _lock: lock };
         let (first_known, last_known) = log.known();
