@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::ChangeGroup;
 use super::files::sync_folder;
+use super::keys::MAX_SEQUENCE;
 use super::manifest::{FORMAT, of_this_format};
 use super::new_file::{create, remove_if_there};
 use super::room::MIB;
@@ -61,7 +62,8 @@ impl PieceName {
             first_sequence: first.parse().ok()?,
             last_sequence: last.parse().ok()?,
         };
-        (name.file_name() == file_name).then_some(name)
+        let is_name = name.file_name() == file_name && name.last_sequence <= MAX_SEQUENCE;
+        is_name.then_some(name)
     }
 
     pub(super) fn path(&self, archive: &Path) -> PathBuf {
@@ -85,12 +87,13 @@ pub(super) fn pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
 }
 
 /// Writes a piece. When this returns, the piece is on disk. Only one writer may be at work for each log.
-pub(super) fn write_piece<'a>(
+pub(super) fn write_piece(
     archive: &Path,
     name: PieceName,
-    payloads: impl Iterator<Item = &'a [u8]>,
+    payloads: &[Vec<u8>],
 ) -> anyhow::Result<()> {
-    let piece = Piece { event_log: name.event_log, payloads: payloads.collect() };
+    let payloads = payloads.iter().map(Vec::as_slice).collect();
+    let piece = Piece { event_log: name.event_log, payloads };
     let bytes = SEAL.seal(&postcard::to_stdvec(&(FORMAT, piece))?);
     let (path, new) = (name.path(archive), archive.join(format!("{:08x}.new", name.event_log)));
     let write = || {

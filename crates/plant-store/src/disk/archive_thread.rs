@@ -40,11 +40,11 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 const FAILING_AFTER: Duration = Duration::from_secs(5);
 
 /// A group that is to be archived.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct WaitingGroup {
-    /// The numbers of its first and its last change.
-    sequences: (u64, u64),
-    payload: Arc<[u8]>,
+    first_sequence: u64,
+    last_sequence: u64,
+    payload: Vec<u8>,
     since: Instant,
 }
 
@@ -52,7 +52,6 @@ struct WaitingGroup {
 #[derive(Debug)]
 pub(super) struct Archiver {
     directory: PathBuf,
-    log: LogAtOpen,
     queue: Mutex<Queue>,
     /// Notified whenever the queue changes.
     changed: Condvar,
@@ -63,10 +62,9 @@ pub(super) struct Archiver {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<WaitingGroup>,
-    waiting_bytes: usize,
-    /// How many groups, from the first, are being written. These cannot be lost.
-    being_written: usize,
-    /// Since when the archive is behind, if it is.
+    /// Of the groups that wait, and of those that are being written.
+    bytes: usize,
+    /// Since when the archive lacks a change; `None` when it has every change.
     behind_since: Option<Instant>,
     /// The last change in the archive, 0 before the first one; `None` while the archive could not be opened.
     archived: Option<u64>,
@@ -89,9 +87,9 @@ impl Archiver {
         totals: Totals,
         groups: &[ChangeGroup],
     ) -> anyhow::Result<Arc<Self>> {
-        let state = Arc::new(Self {
+        let log = LogAtOpen::new(event_log, totals, groups);
+        let archiver = Arc::new(Self {
             directory,
-            log: LogAtOpen::new(event_log, totals, groups),
             queue: Mutex::default(),
             changed: Condvar::new(),
             failures: counter(
@@ -105,32 +103,30 @@ impl Archiver {
         });
         // A restore leaves a group without changes.
         for group in groups.iter().filter(|group| !group.changes.is_empty()) {
-            state.add((group.first_sequence, group.last_sequence()), payload_of(group)?);
+            archiver.add(group.first_sequence, group.last_sequence(), payload_of(group)?);
         }
-        let of_thread = Arc::clone(&state);
+        let of_thread = Arc::clone(&archiver);
         thread::Builder::new()
             .name("plant-archive".to_owned())
-            .spawn(move || of_thread.run())
+            .spawn(move || of_thread.run(&log))
             .context("cannot start the thread of the archive")?;
         // The first write may overwrite the segment that has these groups.
-        state.wait_until_archived(totals.last_sequence);
-        Ok(state)
+        archiver.wait_until_archived(totals.last_sequence);
+        Ok(archiver)
     }
 
     /// Hands over a group that is in the write-ahead log.
-    pub(super) fn add(&self, sequences: (u64, u64), payload: Vec<u8>) {
-        let (now, payload) = (Instant::now(), Arc::<[u8]>::from(payload));
+    pub(super) fn add(&self, first_sequence: u64, last_sequence: u64, payload: Vec<u8>) {
+        let since = Instant::now();
         let mut queue = self.queue();
-        queue.behind_since.get_or_insert(now);
-        queue.waiting_bytes += payload.len();
-        queue.waiting.push_back(WaitingGroup { sequences, payload, since: now });
-        while queue.waiting_bytes > WAITING_MAX_BYTES {
-            let oldest = queue.being_written;
-            let Some(lost) = queue.waiting.remove(oldest) else { break };
-            queue.waiting_bytes -= lost.payload.len();
-            let (first, last) = lost.sequences;
+        queue.behind_since.get_or_insert(since);
+        queue.bytes += payload.len();
+        queue.waiting.push_back(WaitingGroup { first_sequence, last_sequence, payload, since });
+        while queue.bytes > WAITING_MAX_BYTES {
+            let Some(lost) = queue.waiting.pop_front() else { break };
+            queue.bytes -= lost.payload.len();
             let had_lost = mem::replace(&mut queue.has_lost, true);
-            self.note_lost(first, last, !had_lost);
+            self.note_lost(lost.first_sequence, lost.last_sequence, !had_lost);
         }
         drop(queue);
         self.changed.notify_all();
@@ -163,8 +159,8 @@ impl Archiver {
     /// Like [`Self::end`], and waits for that a little, unless the archive fails.
     pub(super) fn end_and_wait(&self) {
         self.end();
-        self.wait(CLOSE_PATIENCE, |queue| queue.waiting.is_empty());
-        if !self.queue().waiting.is_empty() {
+        self.wait(CLOSE_PATIENCE, |queue| queue.behind_since.is_none());
+        if self.queue().behind_since.is_some() {
             log::warn!(
                 "the newest changes are not in the archive {}; the next start writes those that the write-ahead log still has",
                 self.directory.display()
@@ -217,20 +213,18 @@ impl Archiver {
     }
 
     /// Writes pieces until there will be no more.
-    fn run(&self) {
-        let open = || ArchiveWriter::open(&self.directory, &self.log);
+    fn run(&self, log: &LogAtOpen) {
+        let open = || ArchiveWriter::open(&self.directory, log);
         let Some((mut writer, lost)) = self.until_it_succeeds(open) else { return };
         if let Some((first, last)) = lost {
             self.note_lost(first, last, true);
         }
-        self.take_archived(writer.archived());
-        while let Some(groups) = self.next_groups() {
-            let groups: Vec<_> =
-                groups.iter().map(|group| (group.sequences, &*group.payload)).collect();
-            if self.until_it_succeeds(|| writer.append(&groups)).is_none() {
+        self.note_archived(writer.archived(), 0);
+        while let Some((first, last, payloads)) = self.next_piece() {
+            if self.until_it_succeeds(|| writer.append(first, last, &payloads)).is_none() {
                 return;
             }
-            self.take_archived(writer.archived());
+            self.note_archived(last, payloads.iter().map(Vec::len).sum());
         }
     }
 
@@ -252,31 +246,32 @@ impl Archiver {
         }
     }
 
-    /// Waits for the groups of the next piece; `None` when no more come.
-    fn next_groups(&self) -> Option<Vec<WaitingGroup>> {
+    /// Waits until a piece is due, and takes its groups from the queue: the numbers of the first and the last change, and the
+    /// payloads. `None` when no more come.
+    fn next_piece(&self) -> Option<(u64, u64, Vec<Vec<u8>>)> {
         let mut queue = self.queue();
         loop {
             let time_left = PIECE_INTERVAL.saturating_sub(queue.waited());
             let is_wanted = queue.wanted > queue.archived.unwrap_or_default();
             let is_due = !queue.waiting.is_empty() && (is_wanted || time_left.is_zero());
-            if is_due || queue.waiting_bytes >= PIECE_BYTES || queue.is_ended {
+            if is_due || queue.bytes >= PIECE_BYTES || queue.is_ended {
                 break;
             }
             let waited = self.changed.wait_timeout(queue, time_left);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let (mut bytes, mut last_sequence) = (0, None);
-        let groups = queue.waiting.iter().take_while(|group| {
-            let (first, last) = group.sequences;
+        let WaitingGroup { first_sequence, mut last_sequence, payload, .. } =
+            queue.waiting.pop_front()?;
+        let (mut bytes, mut payloads) = (payload.len(), vec![payload]);
+        while bytes < PIECE_BYTES
             // Groups between them may be lost.
-            let follows = last_sequence.replace(last).is_none_or(|before| first == before + 1);
-            let is_in_piece = follows && bytes < PIECE_BYTES;
+            && let Some(group) = queue.waiting.pop_front_if(|it| it.first_sequence == last_sequence + 1)
+        {
             bytes += group.payload.len();
-            is_in_piece
-        });
-        let groups: Vec<_> = groups.cloned().collect();
-        queue.being_written = groups.len();
-        (!groups.is_empty()).then_some(groups)
+            last_sequence = group.last_sequence;
+            payloads.push(group.payload);
+        }
+        Some((first_sequence, last_sequence, payloads))
     }
 
     /// Notes how an attempt has ended.
@@ -301,17 +296,15 @@ impl Archiver {
         }
     }
 
-    /// Notes that the archive has everything up to a change.
-    fn take_archived(&self, archived: u64) {
+    /// Notes that the archive has everything up to a change, the last ones in a piece of this many bytes of groups.
+    fn note_archived(&self, archived: u64, bytes: usize) {
         let mut queue = self.queue();
         queue.archived = Some(archived);
         queue.has_lost = false;
-        queue.being_written = 0;
-        while let Some(group) = queue.waiting.front()
-            && group.sequences.1 <= archived
-        {
-            queue.waiting_bytes -= group.payload.len();
-            queue.waiting.pop_front();
+        queue.bytes -= bytes;
+        // What was in the write-ahead log when the store opened may have been in the archive, too.
+        while let Some(group) = queue.waiting.pop_front_if(|it| it.last_sequence <= archived) {
+            queue.bytes -= group.payload.len();
         }
         queue.behind_since = queue.waiting.front().map(|group| group.since);
         drop(queue);

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 
 use super::archive::{PieceName, pieces, read_piece, write_piece};
 use super::change::{ChangeGroup, Totals};
-use super::open::{sync_names, try_lock};
+use super::open::{lock, sync_names};
 
 /// What the log of a store was when the store opened.
 #[derive(Debug)]
@@ -58,10 +58,7 @@ impl ArchiveWriter {
             _ => {}
         }
         let event_log = log.event_log;
-        let lock_path = directory.join(format!("{event_log:08x}.lock"));
-        let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.with_context(|| format!("cannot make {}", lock_path.display()))?;
-        let lock = try_lock(&lock_path, lock)?;
+        let lock = lock(&directory.join(format!("{event_log:08x}.lock")))?;
         // A kill may have come between the rename of a piece and the sync of its name.
         sync_names(directory)?;
         let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
@@ -69,8 +66,8 @@ impl ArchiveWriter {
         let (first_known, last_known) = log.known();
         let Some(newest) = newest else {
             if first_known == last_known {
-                // Says that the archive begins here: a later restore would find nothing else.
-                writer.write(first_known + 1, last_known, std::iter::empty())?;
+                // Without this piece, a restore of a backup without later changes would find none of its log.
+                writer.write(first_known + 1, last_known, &[])?;
             }
             return Ok((writer, None));
         };
@@ -101,14 +98,13 @@ impl ArchiveWriter {
         self.newest.map_or(0, |piece| piece.last_sequence)
     }
 
-    /// Writes consecutive groups, each with its first and its last number, as a piece. The archive may have some of them
-    /// already: they were in the write-ahead log when the store opened.
-    pub(super) fn append(&mut self, groups: &[((u64, u64), &[u8])]) -> anyhow::Result<()> {
-        let archived = self.archived();
-        let new = &groups[groups.partition_point(|((_, last), _)| *last <= archived)..];
-        let (Some(((first, _), _)), Some(((_, last), _))) = (new.first(), new.last()) else {
-            return Ok(());
-        };
+    /// Writes the groups from the first to the last of these numbers, which the archive lacks, as a piece.
+    pub(super) fn append(
+        &mut self,
+        first_sequence: u64,
+        last_sequence: u64,
+        payloads: &[Vec<u8>],
+    ) -> anyhow::Result<()> {
         match self.newest.map(|piece| piece.path(&self.directory)) {
             Some(newest) => ensure!(
                 newest.try_exists()?,
@@ -116,18 +112,18 @@ impl ArchiveWriter {
                 newest.display()
             ),
             None => log::info!(
-                "the archive {} begins with the change {first}: a restore needs a backup of that moment or later",
+                "the archive {} begins with the change {first_sequence}: a restore needs a backup of that moment or later",
                 self.directory.display()
             ),
         }
-        self.write(*first, *last, new.iter().map(|(_, payload)| *payload))
+        self.write(first_sequence, last_sequence, payloads)
     }
 
-    fn write<'a>(
+    fn write(
         &mut self,
         first_sequence: u64,
         last_sequence: u64,
-        payloads: impl Iterator<Item = &'a [u8]>,
+        payloads: &[Vec<u8>],
     ) -> anyhow::Result<()> {
         let piece = PieceName { event_log: self.event_log, first_sequence, last_sequence };
         write_piece(&self.directory, piece, payloads)?;

@@ -42,7 +42,7 @@ pub(super) struct End {
     /// How many plants there are.
     pub(super) plants: u64,
     /// The sequence number of the last event.
-    pub(super) position: u64,
+    pub(super) last_sequence: u64,
     /// The sum of the digests of all plants.
     pub(super) digest: Digest,
     /// Ties the end to its head.
@@ -53,7 +53,7 @@ impl End {
     /// The end of the backup with this head.
     pub(super) fn of(totals: &Totals, head: &[u8]) -> Self {
         let Totals { plants, last_sequence, digest, .. } = *totals;
-        Self { plants, position: last_sequence, digest, head_checksum: checksum(head) }
+        Self { plants, last_sequence, digest, head_checksum: checksum(head) }
     }
 }
 

@@ -103,7 +103,7 @@ impl BackupFile {
         ensure!(
             found == End::of(&manifest.totals, &head),
             "its end is that of another backup, with the position {}",
-            found.position
+            found.last_sequence
         );
         Ok(Self { file: Arc::new(file), manifest, offsets, name })
     }

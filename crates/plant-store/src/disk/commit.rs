@@ -227,7 +227,7 @@ impl Committer {
             }
             fault::point("after-log-append");
             if let Some(archive) = &self.archive {
-                archive.add((group.first_sequence, group.last_sequence()), payload);
+                archive.add(group.first_sequence, group.last_sequence(), payload);
             }
             self.metrics.commit.note_commit(group.changes.len(), begun.elapsed());
             self.tree.apply(group)?;

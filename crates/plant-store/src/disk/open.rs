@@ -60,7 +60,7 @@ pub(super) fn open(config: &DiskConfig, health: Arc<StoreHealth>) -> anyhow::Res
 fn make_or_open(config: &DiskConfig, health: Arc<StoreHealth>) -> anyhow::Result<Opened> {
     let directory = &config.directory;
     make_directory(directory)?;
-    let lock = lock(directory)?;
+    let lock = lock(&directory.join(LOCK))?;
     let files = Files::in_directory(directory, health);
     if !files.has_database()? {
         make_database(directory, &files)?;
@@ -303,9 +303,8 @@ pub(super) fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks the database for changes.
-fn lock(directory: &Path) -> anyhow::Result<File> {
-    let path = directory.join(LOCK);
+/// Makes the file of a lock, if it is missing, and locks it.
+pub(super) fn lock(path: &Path) -> anyhow::Result<File> {
     // In a folder of another user, a link could lead to any file.
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let file = File::options()
@@ -313,9 +312,9 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
         .truncate(false)
         .write(true)
         .custom_flags(no_link)
-        .open(&path)
+        .open(path)
         .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
-    try_lock(&path, file)
+    try_lock(path, file)
 }
 
 /// Locks the database, and changes nothing: its file system may be read-only, and what is left of it may have no lock.
@@ -330,7 +329,7 @@ fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-pub(super) fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
+fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
     let started = Instant::now();
     loop {
         match file.try_lock() {
