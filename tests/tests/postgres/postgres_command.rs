@@ -665,7 +665,7 @@ fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
 #[test]
 fn a_backup_and_an_archive_are_refused_with_the_tools_of_postgres() {
     let folder = folder();
-    let launch = Launch::new().postgres(&shared().url(), &fresh_schema_name());
+    let launch = Launch::new().postgres(shared().url(), &fresh_schema_name());
     let server = TestServer::start_with(launch.clone());
     let said = server.client().get("/backup").assert_error(404, 4006);
     assert!(said.contains("pg_basebackup or pgBackRest"), "{said}");
