@@ -56,18 +56,12 @@ impl BackupFile {
                 Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
             }
         };
-        let read = open().with_context(|| format!("cannot read {name}"));
-        let opened = read.and_then(|file| {
-            let opened = Self::try_open(file, name.clone());
-            opened.with_context(|| format!("{name} is no whole backup"))
-        });
-        // A missing file says nothing about the content of a backup.
-        let is_missing = |error: &anyhow::Error| {
-            let cause = error.root_cause().downcast_ref::<io::Error>();
-            cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
-        };
+        let file = open().with_context(|| format!("cannot read {name}"));
+        let file = file.map_err(advise_on_disk).map_err(open_error)?;
+        let opened = Self::try_open(file, name.clone());
         opened
-            .map_err(|error| if is_missing(&error) { error } else { advise_on_backup(error) })
+            .with_context(|| format!("{name} is no whole backup"))
+            .map_err(advise_on_backup)
             .map_err(advise_on_disk)
             .map_err(open_error)
     }

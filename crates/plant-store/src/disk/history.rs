@@ -1,15 +1,15 @@
 //! The history in an archive: the groups that follow a backup, up to a moment.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::vec;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 
-use super::archive::{pieces, read_piece};
+use super::archive::{PieceName, pieces, read_piece};
 use super::change::{ChangeGroup, Totals};
 use super::event_log::cursor;
 use super::position::{Position, Until};
-use crate::EventCursor;
+use super::restore_error::RestoreError;
 use crate::event::to_millis;
 
 /// An archive, and the moment up to which it is to be replayed.
@@ -29,125 +29,113 @@ impl Replay {
     }
 }
 
-/// Says that an archive is whole only up to a position.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WholeUpTo(pub(super) Position);
-
-impl fmt::Display for WholeUpTo {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "the archive is whole up to the change {}", self.0.cursor)
-    }
-}
-
-/// The groups of one log after a backup.
+/// The groups of one log after a backup, up to a moment.
 pub(super) struct History<'a> {
     archive: &'a Path,
     event_log: u32,
     until: Option<Until>,
-    /// What the backup and the groups that were taken so far add up to.
+    /// What the backup and the groups so far add up to.
     totals: Totals,
+    pieces: vec::IntoIter<PieceName>,
+    /// The piece that is being read, and the rest of its groups.
+    current: Option<(PieceName, vec::IntoIter<ChangeGroup>)>,
 }
 
 impl<'a> History<'a> {
     /// The history after a backup of the log `event_log` that adds up to `totals`.
-    pub(super) fn after(replay: &'a Replay, event_log: u32, totals: Totals) -> Self {
-        Self { archive: &replay.archive, event_log, until: replay.until, totals }
+    pub(super) fn after(
+        replay: &'a Replay,
+        event_log: u32,
+        totals: Totals,
+    ) -> Result<Self, RestoreError> {
+        let Replay { archive, until } = replay;
+        let find = || {
+            check_is_later(*until, event_log, &totals)?;
+            let mut pieces = pieces(archive)?;
+            pieces.retain(|piece| piece.event_log == event_log);
+            ensure!(
+                !pieces.is_empty(),
+                "{} has no piece of the log that the backup is of",
+                archive.display()
+            );
+            pieces.retain(|piece| piece.last_sequence > totals.last_sequence);
+            Ok(pieces.into_iter())
+        };
+        let pieces = find().map_err(RestoreError::unusable)?;
+        Ok(Self { archive, event_log, until: *until, totals, pieces, current: None })
     }
 
-    /// Gives each group to `apply`, and returns what all of them and the backup add up to. An error about the content of the
-    /// archive says [`WholeUpTo`].
-    pub(super) fn replay(
-        mut self,
-        mut apply: impl FnMut(ChangeGroup) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Totals> {
-        self.check_until_is_later()?;
-        let mut pieces = pieces(self.archive)?;
-        pieces.retain(|piece| piece.event_log == self.event_log);
-        let whole = |history: &Self| {
-            let Totals { last_sequence, last_at_ms, .. } = history.totals;
-            WholeUpTo(Position::of(history.event_log, last_sequence, last_at_ms))
-        };
-        ensure!(
-            !pieces.is_empty(),
-            "{} has no piece of the log that the backup is of",
-            self.archive.display()
-        );
-        for piece in pieces {
-            if piece.last_sequence <= self.totals.last_sequence {
+    /// The newest change of the backup and the groups so far.
+    pub(super) fn position(&self) -> Position {
+        let Totals { last_sequence, last_at_ms, .. } = self.totals;
+        Position::of(self.event_log, last_sequence, last_at_ms)
+    }
+
+    /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError::NotWhole`] when the archive is not whole up to the moment.
+    pub(super) fn next(&mut self) -> Result<Option<ChangeGroup>, RestoreError> {
+        loop {
+            let rest_of_piece = self.current.as_mut();
+            let next = rest_of_piece.and_then(|(piece, groups)| Some((*piece, groups.next()?)));
+            let Some((piece, group)) = next else {
+                if !self.begin_piece()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if group.last_sequence() <= self.totals.last_sequence {
+                // The backup has it.
                 continue;
             }
-            if self.is_at_end() {
-                return Ok(self.totals);
-            }
-            let next = self.totals.last_sequence + 1;
-            if piece.first_sequence > next {
-                let cause = anyhow!(
-                    "{} lacks the changes {next} to {}",
-                    self.archive.display(),
-                    piece.first_sequence - 1
-                );
-                return Err(cause.context(whole(&self)));
-            }
-            let groups =
-                read_piece(self.archive, piece).map_err(|error| error.context(whole(&self)))?;
-            for group in groups {
-                if group.last_sequence() <= self.totals.last_sequence {
-                    // The backup has it.
-                    continue;
+            let Some(group) = self.part_of(group).map_err(RestoreError::unusable)? else {
+                return Ok(None);
+            };
+            self.totals =
+                self.totals_after(&group, piece).map_err(|cause| self.not_whole(cause))?;
+            return Ok(Some(group));
+        }
+    }
+
+    /// Reads the next piece. Returns false if no piece is needed any more.
+    fn begin_piece(&mut self) -> Result<bool, RestoreError> {
+        let is_at_cursor = match self.until {
+            Some(Until::Cursor(until)) => until.revision.get() == self.totals.last_sequence,
+            _ => false,
+        };
+        if is_at_cursor {
+            return Ok(false);
+        }
+        let next = self.totals.last_sequence + 1;
+        let Some(piece) = self.pieces.next() else {
+            return match self.until {
+                Some(Until::Cursor(until)) => {
+                    Err(self.not_whole(anyhow!("it ends before the change {until}")))
                 }
-                let Some(group) = self.part_of(group)? else { return Ok(self.totals) };
-                let take = || {
-                    ensure!(group.follows(&self.totals), "it is of another history");
-                    let totals = self.totals.after(&group)?;
-                    apply(group)?;
-                    Ok(totals)
-                };
-                self.totals = take()
-                    .with_context(|| {
-                        format!("{} cannot be applied", piece.path(self.archive).display())
-                    })
-                    .map_err(|error| error.context(whole(&self)))?;
-            }
-        }
-        match self.until {
-            Some(Until::Cursor(until)) if !self.is_at_end() => {
-                Err(anyhow!("it ends before the change {until}").context(whole(&self)))
-            }
-            _ => Ok(self.totals),
-        }
-    }
-
-    fn newest(&self) -> EventCursor {
-        cursor(self.event_log, self.totals.last_sequence, self.totals.last_at_ms)
-    }
-
-    /// Whether the change that the user asks for was the last one.
-    fn is_at_end(&self) -> bool {
-        let until = match self.until {
-            Some(Until::Cursor(cursor)) => Some(cursor.revision.get()),
-            _ => None,
+                _ => Ok(false),
+            };
         };
-        until == Some(self.totals.last_sequence)
+        if piece.first_sequence > next {
+            let (archive, last) = (self.archive.display(), piece.first_sequence - 1);
+            return Err(self.not_whole(anyhow!("{archive} lacks the changes {next} to {last}")));
+        }
+        let groups = read_piece(self.archive, piece).map_err(|cause| self.not_whole(cause))?;
+        self.current = Some((piece, groups.into_iter()));
+        Ok(true)
     }
 
-    fn check_until_is_later(&self) -> anyhow::Result<()> {
-        let newest = self.newest();
-        let is_later = match self.until {
-            None => true,
-            Some(Until::Time(time)) => to_millis(time) >= self.totals.last_at_ms,
-            Some(Until::Cursor(until)) => {
-                ensure!(
-                    until.log >> 32 == u64::from(self.event_log),
-                    "the cursor {until} is not of the log that the backup is of"
-                );
-                until.revision > newest.revision || until == newest
-            }
+    fn totals_after(&self, group: &ChangeGroup, piece: PieceName) -> anyhow::Result<Totals> {
+        let after = || {
+            ensure!(group.follows(&self.totals), "it is of another history");
+            self.totals.after(group)
         };
-        ensure!(
-            is_later,
-            "the backup is of a later moment, with the change {newest}; take an older backup"
-        );
-        Ok(())
+        after().with_context(|| format!("{} cannot be applied", piece.path(self.archive).display()))
+    }
+
+    fn not_whole(&self, cause: anyhow::Error) -> RestoreError {
+        RestoreError::not_whole(self.position(), cause)
     }
 
     /// The part of the next group up to the moment that the user asks for; `None` when the whole group is later.
@@ -159,9 +147,10 @@ impl<'a> History<'a> {
             }
             Some(Until::Cursor(until)) if until.revision.get() <= group.last_sequence() => {
                 let sequence = until.revision.get();
-                if until != cursor(self.event_log, sequence, group.at_ms) {
-                    bail!("the archive has another change than {until} under its number");
-                }
+                ensure!(
+                    until == cursor(self.event_log, sequence, group.at_ms),
+                    "the archive has another change than {until} under its number"
+                );
                 let kept = sequence - group.first_sequence + 1;
                 group.changes.truncate(usize::try_from(kept)?);
             }
@@ -169,4 +158,25 @@ impl<'a> History<'a> {
         }
         Ok(Some(group))
     }
+}
+
+/// Checks that the moment is not before a backup that adds up to `totals`.
+fn check_is_later(until: Option<Until>, event_log: u32, totals: &Totals) -> anyhow::Result<()> {
+    let newest = cursor(event_log, totals.last_sequence, totals.last_at_ms);
+    let is_later = match until {
+        None => true,
+        Some(Until::Time(time)) => to_millis(time) >= totals.last_at_ms,
+        Some(Until::Cursor(until)) => {
+            ensure!(
+                until.log >> 32 == u64::from(event_log),
+                "the cursor {until} is not of the log that the backup is of"
+            );
+            until.revision > newest.revision || until == newest
+        }
+    };
+    ensure!(
+        is_later,
+        "the backup is of a later moment, with the change {newest}; take an older backup"
+    );
+    Ok(())
 }

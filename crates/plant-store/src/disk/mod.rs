@@ -40,6 +40,7 @@ mod position;
 mod reader;
 mod recovery;
 mod restore;
+mod restore_error;
 mod room;
 mod sealed;
 mod search;
@@ -104,7 +105,8 @@ pub use self::config::{
 pub use self::history::Replay;
 pub use self::inspection::{DiskInspection, Verification};
 pub use self::position::{Position, Until};
-pub use self::restore::{RestoreError, Restored};
+pub use self::restore::Restored;
+pub use self::restore_error::RestoreError;
 
 /// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
 /// write-ahead log, and are answered after it.

@@ -17,28 +17,28 @@ use super::cache::BlockCache;
 use super::change::{ChangeGroup, Totals};
 use super::compaction::Compactor;
 use super::config::DEFAULT_CHANGES_IN_MEMORY;
-use super::errors::{advise_on_backup, advise_on_disk, is_about_content};
 use super::event_log::EventLog;
 use super::files::Files;
 use super::findings::Findings;
-use super::history::{History, Replay, WholeUpTo};
+use super::history::{History, Replay};
 use super::keys::MAX_SEQUENCE;
 use super::manifest::Manifest;
 use super::new_file::create;
 use super::open::{check_all, make_directory, new_event_log, open_tables, sync_names};
 use super::position::Position;
+use super::restore_error::RestoreError;
 use super::room::Room;
 use super::tree::MergeTree;
 use super::verify::count_and_digest;
 use super::write_ahead_log::{self, WriteAheadLog, payload_of};
+use crate::EventRetention;
 use crate::event::to_millis;
-use crate::{EventRetention, StoreFailure};
 
 /// The sequence numbers of a restored database begin with the seconds since 1970, times this. No store makes more changes in a
 /// second, so a later restore begins above all numbers of an earlier one. The product stays below 2^53 until the year 2242.
 const SEQUENCES_PER_SECOND: u64 = 1 << 20;
 
-/// How much a restored database skips when the clock shows so early a time that it would begin below the backup.
+/// How far the sequence numbers of a restored database skip when the clock is behind the backup.
 const SKIPPED_WITHOUT_CLOCK: u64 = 1 << 44;
 
 /// How much of a table is copied between two reports of progress, in bytes.
@@ -51,46 +51,6 @@ pub struct Restored {
     pub plants: u64,
     /// The newest change that was restored, in the history of the old database.
     pub position: Position,
-}
-
-/// Why a backup cannot be restored.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The backup is damaged.
-    #[error("{0}")]
-    Damaged(StoreFailure),
-    /// The archive has a gap, is damaged, or belongs to another history. It is whole up to a position.
-    #[error("{cause}")]
-    NotWhole {
-        /// The newest change before the gap.
-        whole_up_to: Position,
-        /// What is wrong behind it.
-        cause: StoreFailure,
-    },
-    /// The disk fails, or the backup, the archive and the moment do not belong together.
-    #[error("{0}")]
-    Unusable(StoreFailure),
-}
-
-impl RestoreError {
-    /// An error of the disk, or else of the content of the backup.
-    fn of_content(error: anyhow::Error) -> Self {
-        if is_about_content(&error) {
-            return Self::Damaged(StoreFailure::new(advise_on_backup(error)));
-        }
-        Self::of(error)
-    }
-
-    fn of(error: anyhow::Error) -> Self {
-        let is_about_content = is_about_content(&error);
-        match error.downcast_ref::<WholeUpTo>() {
-            Some(WholeUpTo(position)) if is_about_content => {
-                Self::NotWhole { whole_up_to: *position, cause: StoreFailure::new(error) }
-            }
-            _ => Self::Unusable(StoreFailure::new(advise_on_disk(error))),
-        }
-    }
 }
 
 impl BackupFile {
@@ -106,12 +66,14 @@ impl BackupFile {
         replay: Option<&Replay>,
         progress: &dyn Fn(f64),
     ) -> Result<Restored, RestoreError> {
-        let mut restoring = self.copy(directory, progress).map_err(RestoreError::of_content)?;
+        let proved = self.tables().and_then(|tables| check_all(&tables));
+        proved.map_err(RestoreError::damaged)?;
+        let mut restoring = self.copy(directory, progress).map_err(RestoreError::unusable)?;
         if let Some(replay) = replay {
-            restoring.replay(replay).map_err(RestoreError::of)?;
+            restoring.replay(replay)?;
         }
-        restoring.prove().map_err(RestoreError::of_content)?;
-        restoring.finish().map_err(RestoreError::of)
+        restoring.prove().map_err(RestoreError::damaged)?;
+        restoring.finish().map_err(RestoreError::unusable)
     }
 
     /// Proves that an archive continues this backup up to a moment, without restoring anything. Returns that moment.
@@ -121,14 +83,13 @@ impl BackupFile {
     /// Those of [`Self::restore`].
     pub fn verify_archive(&self, replay: &Replay) -> Result<Position, RestoreError> {
         let Manifest { event_log, totals, .. } = self.manifest;
-        let history = History::after(replay, event_log, totals);
-        let totals = history.replay(|_| Ok(())).map_err(RestoreError::of)?;
-        Ok(Position::of(event_log, totals.last_sequence, totals.last_at_ms))
+        let mut history = History::after(replay, event_log, totals)?;
+        while history.next()?.is_some() {}
+        Ok(history.position())
     }
 
-    /// Makes a database of the tables, which are proved before they are copied. The manifest is not yet the final one.
+    /// Makes a database of the tables. The manifest is not yet the final one.
     fn copy(&self, directory: &Path, progress: &dyn Fn(f64)) -> anyhow::Result<Restoring> {
-        check_all(&self.tables()?)?;
         make_directory(directory)?;
         let files = Files::in_directory(directory, Arc::default());
         ensure!(!files.has_database()?, "there is a database in {}", directory.display());
@@ -188,18 +149,17 @@ struct Restoring {
 
 impl Restoring {
     /// Makes the changes in an archive, as the commit thread and the compaction thread made them.
-    fn replay(&mut self, replay: &Replay) -> anyhow::Result<()> {
+    fn replay(&mut self, replay: &Replay) -> Result<(), RestoreError> {
         let Manifest { event_log, totals, .. } = self.compactor.manifest;
-        let history = History::after(replay, event_log, totals);
-        history.replay(|group| {
-            self.compactor.tree.apply(group)?;
+        let mut history = History::after(replay, event_log, totals)?;
+        while let Some(group) = history.next()? {
+            self.compactor.tree.apply(group).map_err(RestoreError::unusable)?;
             if self.compactor.tree.read().active_changes() >= DEFAULT_CHANGES_IN_MEMORY {
-                self.flush()?;
+                self.flush().map_err(RestoreError::unusable)?;
             }
-            Ok(())
-        })?;
+        }
         if self.compactor.tree.read().active_changes() > 0 {
-            self.flush()?;
+            self.flush().map_err(RestoreError::unusable)?;
         }
         Ok(())
     }

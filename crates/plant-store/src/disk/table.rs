@@ -224,7 +224,7 @@ impl Table {
             layout.all_blocks().all(|place| end_of(place).is_some_and(|end| end <= tail_begin)),
             "a block is outside of it"
         );
-        // An entry takes more than a byte. A merge makes room for this many.
+        // A merge reserves memory for this many plants.
         ensure!(plant_entries <= layout.entry_bytes(), "it cannot have {plant_entries} plants");
         layout.index.check(layout.blocks.len(), plant_entries)?;
         Ok(Self {
