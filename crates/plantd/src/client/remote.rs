@@ -107,6 +107,22 @@ impl Remote {
         format!("{} {what}; give the URL of plantd itself with --url", self.url)
     }
 
+    /// Refuses an answer of another media type.
+    pub(crate) fn expect_media_type(
+        &self,
+        answer: &Response<Body>,
+        expected: &str,
+    ) -> Result<(), Stop> {
+        let content_type = answer.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        if media_type.eq_ignore_ascii_case(expected) {
+            return Ok(());
+        }
+        let what = format!("answers with {content_type:?} instead of {expected}");
+        Err(Stop::Io(anyhow!(self.not_plantd(&what))))
+    }
+
     /// Turns every status but 200 into an error. `stop` is the kind of error when the server refuses the request itself.
     pub(crate) fn check(
         &self,

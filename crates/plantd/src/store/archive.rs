@@ -12,6 +12,7 @@ use plant_store::{OpenError, Position, Replay, RestoreError, Until, prune_archiv
 
 use crate::exit::Stop;
 use crate::option_value::duration;
+use crate::transfer::output::cannot_print;
 
 /// Which archive follows a backup, and how far.
 #[derive(Clone, Debug, Args)]
@@ -46,7 +47,7 @@ fn until(text: &str) -> Result<Until, String> {
 }
 
 /// `the change 2048-9f3a1c of 2027-01-02T03:04:05.678Z`. The position before the first change has no time.
-pub(crate) fn change(position: &Position) -> String {
+pub(crate) fn describe(position: &Position) -> String {
     let time = Timestamp::try_from(position.at).ok().filter(|time| *time > Timestamp::UNIX_EPOCH);
     let time = time.map_or_else(String::new, |time| format!(" of {time:.3}"));
     format!("the change {}{time}", position.cursor)
@@ -64,7 +65,7 @@ pub(crate) fn stop_of_open(error: OpenError) -> Stop {
 pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
     match error {
         RestoreError::NotWhole { whole_up_to, .. } => {
-            let (cursor, change) = (whole_up_to.cursor, change(&whole_up_to));
+            let (cursor, change) = (whole_up_to.cursor, describe(&whole_up_to));
             Stop::Findings(anyhow!("{error}; to restore up to {change}, add --until {cursor}"))
         }
         RestoreError::Damaged(_) => Stop::Findings(error.into()),
@@ -94,5 +95,5 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<(), Stop> {
     let pruned = prune_archive(archive, *keep)?;
     let (pieces, bytes) = (HumanCount(pruned.pieces), DecimalBytes(pruned.bytes));
     let said = writeln!(io::stdout(), "removed {pieces} pieces ({bytes})");
-    Ok(said.context("cannot write to standard output")?)
+    Ok(said.with_context(cannot_print)?)
 }

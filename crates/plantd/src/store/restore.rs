@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
 use crate::files::directory_entry::folder_of;
-use crate::store::archive::{ReplayOptions, change, stop_of_open, stop_of_restore};
+use crate::store::archive::{ReplayOptions, describe, stop_of_open, stop_of_restore};
 use crate::transfer::output::say;
 use crate::transfer::progress_bar;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &RestoreOptions) -> Result<(), Stop> {
     put_in_place(unfinished, data).map_err(|cause| cannot_make(data, cause))?;
 
     let summary = progress_bar::summary(restored.plants, begun.elapsed());
-    say(&format!("restored {summary}, up to {}", change(&restored.position)));
+    say(&format!("restored {summary}, up to {}", describe(&restored.position)));
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use plant_store::{BackupFile, DiskConfig, DiskInspection, StoreFailure, Verifica
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::store::archive::{ReplayOptions, change, stop_of_open, stop_of_restore};
+use crate::store::archive::{ReplayOptions, describe, stop_of_open, stop_of_restore};
+use crate::transfer::output::cannot_print;
 use crate::transfer::progress_bar;
 
 #[derive(Clone, Debug, Args)]
@@ -53,12 +54,12 @@ fn verify_backup(file: &Path, replay: &ReplayOptions) -> Result<(), Stop> {
     let backup = BackupFile::open(file).map_err(stop_of_open)?;
     let verification = with_progress(|progress| backup.verify(progress))?;
     report(&verification, "the backup is damaged: take another one")?;
-    let mut moment = change(&backup.position());
+    let mut moment = describe(&backup.position());
     if let Some(replay) = replay.replay() {
-        moment = change(&backup.verify_archive(&replay).map_err(stop_of_restore)?);
+        moment = describe(&backup.verify_archive(&replay).map_err(stop_of_restore)?);
     }
     let said = writeln!(io::stdout(), "whole up to {moment}");
-    Ok(said.context("cannot write to standard output")?)
+    Ok(said.with_context(cannot_print)?)
 }
 
 fn with_progress(
@@ -72,7 +73,7 @@ fn with_progress(
 
 /// Prints a verification. Disagreements are the error, with this advice.
 fn report(verification: &Verification, advice: &str) -> Result<(), Stop> {
-    say(verification).context("cannot write to standard output")?;
+    print(verification).with_context(cannot_print)?;
     if verification.agrees() {
         return Ok(());
     }
@@ -80,7 +81,7 @@ fn report(verification: &Verification, advice: &str) -> Result<(), Stop> {
     Err(Stop::Findings(anyhow!("disagreements: {}; {advice}", HumanCount(count))))
 }
 
-fn say(verification: &Verification) -> io::Result<()> {
+fn print(verification: &Verification) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for disagreement in &verification.disagreements {
         writeln!(out, "{disagreement}")?;

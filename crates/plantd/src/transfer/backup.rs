@@ -10,11 +10,11 @@ use indicatif::{DecimalBytes, HumanCount, ProgressBar};
 use plant_http::transfer::BACKUP_MEDIA_TYPE;
 use plant_store::BackupFile;
 use ureq::Body;
-use ureq::http::{Method, Response, header};
+use ureq::http::{Method, Response};
 
-use crate::client::connection_problem;
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
+use crate::transfer::broken::Broken;
 use crate::transfer::output::{Output, cannot_write, say};
 use crate::transfer::progress_bar;
 
@@ -45,15 +45,9 @@ pub(crate) fn run(options: &BackupOptions) -> Result<(), Stop> {
     let begun = Instant::now();
     let (answer, length) = ask(&remote)?;
     let progress = progress_bar::of_bytes(Some(length));
-    let copied = copy(answer, &mut output, &progress);
+    let copied = copy(answer, length, &mut output, &progress);
     progress.finish_and_clear();
-    let copied = copied.with_context(cannot_write)?;
-    if let Err(cause) = copied.and_then(|bytes| is_all(bytes, length)) {
-        let advice =
-            if output.keeps_part() { "throw away the part that was written, and " } else { "" };
-        let advice = format!("the backup from {} is not whole; {advice}run it again", remote.url());
-        return Err(Stop::Io(cause.context(advice)));
-    }
+    copied.map_err(|broken| broken.into_stop("backup", &remote, &options.file, &output))?;
     let backup = output.unfinished().map(BackupFile::open).transpose().map_err(|error| {
         let what = format!("sent no whole backup: {error}");
         anyhow!(remote.not_plantd(&what))
@@ -73,13 +67,8 @@ pub(crate) fn run(options: &BackupOptions) -> Result<(), Stop> {
 fn ask(remote: &Remote) -> Result<(Response<Body>, u64), Stop> {
     let request = remote.request(Method::GET, "/backup");
     let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
-    let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
-    let content_type = header(header::CONTENT_TYPE).unwrap_or_default();
-    if content_type != BACKUP_MEDIA_TYPE {
-        let what = format!("answers with {content_type:?} instead of {BACKUP_MEDIA_TYPE}");
-        return Err(Stop::Io(anyhow!(remote.not_plantd(&what))));
-    }
-    let length = header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    remote.expect_media_type(&answer, BACKUP_MEDIA_TYPE)?;
+    let length = answer.body().content_length();
     let length = length.with_context(|| {
         remote.not_plantd(
             "does not say how long the backup is, so that a part could pass for the whole",
@@ -88,37 +77,34 @@ fn ask(remote: &Remote) -> Result<(Response<Body>, u64), Stop> {
     Ok((answer, length))
 }
 
-/// Copies the answer, and returns its length, or why it broke off. The outer error is that of the output.
+/// Copies an answer of this length in bytes.
 fn copy(
     answer: Response<Body>,
+    length: u64,
     output: &mut Output,
     progress: &ProgressBar,
-) -> std::io::Result<anyhow::Result<u64>> {
+) -> Result<(), Broken> {
     let mut source = answer.into_body().into_reader();
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut copied, mut synced) = (0, 0);
     loop {
         match source.read(&mut buffer) {
-            Ok(0) => return Ok(Ok(copied)),
-            Ok(length) => {
-                output.write_all(&buffer[..length])?;
-                copied += length as u64;
+            Ok(0) => break,
+            Ok(part) => {
+                output.write_all(&buffer[..part]).map_err(Broken::Output)?;
+                copied += part as u64;
                 if copied - synced >= SYNC_BYTES {
-                    output.sync_so_far()?;
+                    output.sync_so_far().map_err(Broken::Output)?;
                     synced = copied;
                 }
                 progress.set_position(copied);
             }
             Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-            Err(cause) => {
-                let cause = connection_problem::cause(ureq::Error::from(cause));
-                return Ok(Err(cause.context("it broke off")));
-            }
+            Err(cause) => return Err(Broken::off(cause)),
         }
     }
-}
-
-fn is_all(bytes: u64, length: u64) -> anyhow::Result<()> {
-    anyhow::ensure!(bytes == length, "{bytes} of {length} bytes came");
+    if copied != length {
+        return Err(anyhow!("{copied} of {length} bytes came").into());
+    }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `plantd export`.
 
-use std::io::{self, ErrorKind, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{ErrorKind, Read, Write as _};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -10,13 +10,13 @@ use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
 use plant_http::transfer::{ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat, row_reader};
+use ureq::Body;
 use ureq::http::{HeaderMap, Method, Response, Version, header};
-use ureq::{Body, Error};
 
-use crate::client::connection_problem;
 use crate::client::plant_pages::{self, PlantPages};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
+use crate::transfer::broken::Broken;
 use crate::transfer::output::{Output, cannot_write, say_exported};
 use crate::transfer::{format_of_file, progress_bar, salvage};
 
@@ -70,22 +70,8 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     };
     let plants = export.copy(answer, &progress);
     progress.finish_and_clear();
-    let plants = plants.map_err(|broken| {
-        Stop::Io(match broken {
-            Broken::Source(cause) => {
-                let advice = match options.file == Path::new("-") {
-                    true => "throw away the part that went to standard output, and ",
-                    false if output.keeps_part() => "throw away the part that was written, and ",
-                    false => "",
-                };
-                cause.context(format!(
-                    "the export from {} is not whole; {advice}run it again",
-                    remote.url()
-                ))
-            }
-            Broken::Output(cause) => anyhow::Error::from(cause).context(cannot_write()),
-        })
-    })?;
+    let plants =
+        plants.map_err(|broken| broken.into_stop("export", &remote, &options.file, &output))?;
     output.finish().with_context(cannot_write)?;
 
     say_exported(plants, begun);
@@ -98,15 +84,7 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
         remote.request(Method::GET, "/plants/export").header(header::ACCEPT, format.media_type());
     let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
 
-    let headers = answer.headers();
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let content_type = content_type.unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case(format.media_type()) {
-        let expected = format.media_type();
-        let what = format!("answers with {content_type:?} instead of {expected}");
-        return Err(Stop::Io(anyhow!(remote.not_plantd(&what))));
-    }
+    remote.expect_media_type(&answer, format.media_type())?;
     if !is_framed(&answer) {
         return Err(Stop::Io(anyhow!(
             "{} does not say where its answer ends, so that a part could pass for the whole; give \
@@ -138,18 +116,6 @@ fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
     })
 }
 
-/// Why an export is not complete.
-enum Broken {
-    Source(anyhow::Error),
-    Output(io::Error),
-}
-
-impl From<anyhow::Error> for Broken {
-    fn from(cause: anyhow::Error) -> Self {
-        Self::Source(cause)
-    }
-}
-
 /// An export in progress.
 struct Export<'a> {
     remote: &'a Remote,
@@ -171,7 +137,7 @@ impl Export<'_> {
         let mut source = answer.into_body().into_reader();
         let header = self.format.header();
         let mut start = vec![0; header.len()];
-        source.read_exact(&mut start).map_err(broken_off)?;
+        source.read_exact(&mut start).map_err(Broken::off)?;
         if start != header.as_bytes() {
             return Err(anyhow!("it does not begin with {header:?}").into());
         }
@@ -182,7 +148,7 @@ impl Export<'_> {
                 Ok(0) => break,
                 Ok(length) => self.take(&buffer[..length])?,
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-                Err(cause) => return Err(broken_off(cause)),
+                Err(cause) => return Err(Broken::off(cause)),
             }
             progress.set_position(self.plants);
         }
@@ -247,10 +213,6 @@ impl Export<'_> {
             self.last = Some(following_last.id());
         }
     }
-}
-
-fn broken_off(cause: io::Error) -> Broken {
-    Broken::Source(connection_problem::cause(Error::from(cause)).context("it broke off"))
 }
 
 /// The next page that has plants; none if there are no more plants. A page over many deleted plants is empty, and has a

@@ -1,6 +1,7 @@
 //! Plants into a running server and out of it, its events and backups, and plants out of a data folder.
 
 pub(crate) mod backup;
+mod broken;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;

@@ -13,7 +13,7 @@ use crate::files::directory_entry::folder_of;
 use crate::transfer::progress_bar;
 
 /// The path that stands for standard output.
-const STANDARD_OUTPUT: &str = "-";
+pub(crate) const STANDARD_OUTPUT: &str = "-";
 
 /// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
