@@ -169,7 +169,7 @@ errors! {
     NoBackups = NO_BACKUPS, NOT_FOUND, NoHeader;
         "this server makes no backups of its own, because its plants are in PostgreSQL";
         "back up with PostgreSQL's own tools";
-        || no_backups("back up PostgreSQL with pg_basebackup or pgBackRest");
+        || no_backups("its plants are in PostgreSQL, so use PostgreSQL's own tools: pg_basebackup or pgBackRest");
     Internal = 5001, INTERNAL_SERVER_ERROR, NoHeader;
         "an internal error; the outcome of a write is unknown";
         "read before you send the request again; report the `X-Request-Id`";
@@ -179,7 +179,7 @@ errors! {
         "wait for the seconds in `Retry-After`, and read before you send the request again";
         || "the store failed; the outcome of a write is unknown, so read before you send it again".to_owned();
     Busy = 5003, SERVICE_UNAVAILABLE, RetryAfter;
-        "the server is too busy or shutting down, or its database does not answer or takes no writes; nothing was written";
+        "the server is too busy or shutting down, its database does not answer or takes no writes, or another backup is being made; nothing was written";
         "wait for the seconds in `Retry-After`, then send the request again";
         || "the store is too busy and nothing was written; try again later".to_owned();
     RequestTimeout = 5004, REQUEST_TIMEOUT, NoHeader;
@@ -376,7 +376,7 @@ impl From<StoreError> for Failure {
             ),
             StoreError::NotArchived(cause) => Self::new(
                 ErrorNumber::Busy,
-                "the archive does not take changes; make room on it, or look at its disk",
+                "the server's archive takes no changes; its operator finds the reason in the log",
             )
             .caused_by(cause),
             StoreError::DiskFull => Self::new(

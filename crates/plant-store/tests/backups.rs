@@ -94,7 +94,7 @@ async fn backup_of(repository: &DiskRepository) -> Vec<u8> {
     let length = backup.length();
     let mut bytes = Vec::new();
     while let Some((part, rest)) = backup.next().await.expect("reads") {
-        bytes.extend(part);
+        bytes.extend_from_slice(&part);
         backup = rest;
     }
     assert_eq!(bytes.len() as u64, length, "the length was known before");
@@ -697,7 +697,7 @@ async fn one_backup_is_made_at_a_time_and_compaction_does_not_disturb_it() {
     store.change_often(3_000, &mut chance).await;
     let mut bytes = Vec::new();
     while let Some((part, rest)) = backup.next().await.expect("reads") {
-        bytes.extend(part);
+        bytes.extend_from_slice(&part);
         backup = rest;
     }
     let path = store.path("backup");

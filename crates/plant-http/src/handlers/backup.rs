@@ -32,8 +32,7 @@ pub(crate) async fn backup(
 ) -> Result<HttpResponse, Failure> {
     let backup = repository.backup().await?;
     let length = backup.length();
-    let transfer =
-        Transfer { context: context.into_inner(), begun: Instant::now(), sent: 0, backup };
+    let transfer = Transfer { backup, context: context.into_inner(), next_at: Instant::now() };
     let body = SizedStream::new(length, stream::try_unfold(transfer, Transfer::part));
     Ok(HttpResponse::Ok().content_type(BACKUP_MEDIA_TYPE).body(body))
 }
@@ -42,22 +41,23 @@ pub(crate) async fn backup(
 struct Transfer {
     backup: Backup,
     context: Rc<RequestContext>,
-    begun: Instant,
-    /// In bytes.
-    sent: u64,
+    /// When the next part may be sent.
+    next_at: Instant,
 }
 
 impl Transfer {
     /// The next part of the body, and the rest. An error cuts the body off, which the client notices.
     async fn part(self) -> anyhow::Result<Option<(Bytes, Self)>> {
-        let Self { backup, context, begun, mut sent } = self;
-        sleep_until(begun + Duration::from_secs_f64(sent as f64 / BYTES_PER_SECOND as f64)).await;
+        let Self { backup, context, next_at } = self;
+        sleep_until(next_at).await;
         // The socket takes megabytes before it is full. Other requests of this thread get a turn before each part.
         yield_now().await;
         // A backup may take minutes, and its token may be revoked during that time.
         context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
         let Some((bytes, backup)) = backup.next().await? else { return Ok(None) };
-        sent += bytes.len() as u64;
-        Ok(Some((Bytes::from(bytes), Self { backup, context, begun, sent })))
+        let takes = Duration::from_secs_f64(bytes.len() as f64 / BYTES_PER_SECOND as f64);
+        // A client that has stalled does not get the rest faster.
+        let next_at = next_at.max(Instant::now()) + takes;
+        Ok(Some((Bytes::from_owner(bytes), Self { backup, context, next_at })))
     }
 }

@@ -20,10 +20,9 @@ use super::block::checksum;
 use super::cache::BlockCache;
 use super::change::{Digest, Totals};
 use super::manifest::Manifest;
-use super::merge::Tables;
 use super::open::in_memory;
 use super::sealed::Seal;
-use super::table::Table;
+use super::table::{Table, TableMetadata};
 use super::tree::{Snapshot, with_newest};
 use super::write_ahead_log::Salts;
 use crate::StoreFailure;
@@ -68,7 +67,7 @@ pub struct Backup {
 }
 
 enum Part {
-    Bytes(Vec<u8>),
+    Bytes(Arc<[u8]>),
     /// The rest of a table from this offset on.
     Table(Arc<Table>, u64),
 }
@@ -80,8 +79,7 @@ impl Backup {
         event_log: u32,
         permit: OwnedSemaphorePermit,
     ) -> anyhow::Result<Self> {
-        let Snapshot { totals, immutable, active, tables } = snapshot;
-        let mut tables: Tables = tables;
+        let Snapshot { totals, immutable, active, mut tables } = snapshot;
         let not_cached = BlockCache::new(0);
         for memtable in immutable.as_deref().into_iter().chain([&active]) {
             if !memtable.events.is_empty() {
@@ -91,11 +89,8 @@ impl Backup {
         }
         drop((immutable, active));
         let numbers = (1..=tables.len() as u64).rev();
-        let metadata = tables.iter().zip(numbers).map(|(table, number)| {
-            let mut metadata = table.metadata;
-            metadata.number = number;
-            metadata
-        });
+        let metadata = tables.iter().zip(numbers);
+        let metadata = metadata.map(|(table, number)| TableMetadata { number, ..table.metadata });
         let manifest = Manifest {
             // The salts keep clients from forging records of the log, so no client may see them.
             log_salts: Salts::default(),
@@ -110,7 +105,8 @@ impl Backup {
         let of_tables: u64 = tables.iter().map(|table| table.metadata.bytes).sum();
         let length = head.len() as u64 + of_tables + end.len() as u64;
         let tables = tables.iter().map(|table| Part::Table(Arc::clone(table), 0));
-        let parts = [Part::Bytes(head)].into_iter().chain(tables).chain([Part::Bytes(end)]);
+        let parts =
+            [Part::Bytes(head.into())].into_iter().chain(tables).chain([Part::Bytes(end.into())]);
         Ok(Self { length, parts: parts.collect(), _permit: permit })
     }
 
@@ -125,7 +121,7 @@ impl Backup {
     /// # Errors
     ///
     /// When the disk fails.
-    pub async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, StoreFailure> {
+    pub async fn next(mut self) -> Result<Option<(Arc<[u8]>, Self)>, StoreFailure> {
         let Some(part) = self.parts.pop_front() else { return Ok(None) };
         let (table, offset) = match part {
             Part::Bytes(bytes) => return Ok(Some((bytes, self))),
@@ -135,10 +131,7 @@ impl Backup {
         if offset + length < table.metadata.bytes {
             self.parts.push_front(Part::Table(Arc::clone(&table), offset + length));
         }
-        let read = move || {
-            let bytes = table.bytes_at(offset, usize::try_from(length)?)?;
-            anyhow::Ok(bytes.to_vec())
-        };
+        let read = move || anyhow::Ok(table.bytes_at(offset, usize::try_from(length)?)?);
         let read = spawn_blocking(read).await.map_err(StoreFailure::new)?;
         Ok(Some((read.map_err(StoreFailure::new)?, self)))
     }
