@@ -108,6 +108,13 @@ pub fn all_events(client: &Client, query: &str) -> Vec<Event> {
     }
 }
 
+/// The cursor of the change that a command for backups names: `… the change CURSOR …`.
+#[track_caller]
+pub fn change_in(said: &str) -> &str {
+    let (_, named) = said.rsplit_once("the change ").unwrap_or_else(|| panic!("no change: {said}"));
+    named.split_whitespace().next().unwrap_or_else(|| panic!("no cursor: {said}"))
+}
+
 /// The cursor behind all events.
 #[track_caller]
 pub fn newest_cursor(client: &Client) -> String {

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::Answer;
 use crate::client::Client;
+use crate::event::newest_cursor;
+use crate::follower::revision_of;
+use crate::wait_until;
 
 /// The series of one scrape, each with its labels, and its value.
 #[derive(Clone, Debug)]
@@ -85,4 +88,13 @@ impl Scrape {
         let series = self.series.iter().map(|(series, value)| (series.as_str(), *value));
         series.filter(move |(series, _)| grows(series))
     }
+}
+
+/// Waits until the archive of a server has every change.
+#[track_caller]
+pub fn wait_until_archived(client: &Client) {
+    let newest = revision_of(&newest_cursor(client)) as f64;
+    wait_until("the archive to have every change", || {
+        Scrape::of(client).value("plantd_archived_revision") == newest
+    });
 }

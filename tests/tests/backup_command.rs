@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::{
     CONFIGURATION, FakeServer, Format, IO, Launch, Process, TestServer, USAGE,
-    assert_cursor_refused, create_token, mode, newest_cursor, revision_of, store_of, wait_until,
+    assert_cursor_refused, create_token, mode, newest_cursor, store_of, wait_until,
+    wait_until_archived,
 };
 use tempfile::TempDir;
 
@@ -53,12 +54,7 @@ impl Garden {
 
     /// The archive, once it has every change.
     fn archive(&self) -> PathBuf {
-        let newest = revision_of(&newest_cursor(&self.server.client()));
-        wait_until("the archive to have every change", || {
-            let metrics = self.server.client().get("/metrics");
-            let text = String::from_utf8(metrics.body).expect("text");
-            text.contains(&format!("\nplantd_archived_revision {newest}\n"))
-        });
+        wait_until_archived(&self.server.client());
         self.path("archive")
     }
 }
@@ -187,25 +183,33 @@ fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing()
     const LOST_AT_MOST: Duration = Duration::from_secs(1 + 5);
     let mut garden = Garden::new();
     let file = garden.backup("plants.backup");
-    let archive = garden.path("archive");
-    let (client, before) = (garden.server.client(), pieces_in(&archive).len());
-    let mut acknowledged = Vec::new();
-    while pieces_in(&archive).len() < before + 3 {
+    let archive_folder = garden.path("archive");
+    let (client, before) = (garden.server.client(), pieces_in(&archive_folder).len());
+    let (mut acknowledged, begun) = (Vec::new(), Instant::now());
+    while pieces_in(&archive_folder).len() < before + 3 || begun.elapsed() < 2 * LOST_AT_MOST {
         let id = 1_000 + i64::try_from(acknowledged.len()).expect("small");
         client.create(id, "Salix", None).assert_plant("Salix", None);
         acknowledged.push(Instant::now());
     }
     garden.server.kill();
     let killed = Instant::now();
+    let newest = pieces_in(&archive_folder).pop().expect("a piece");
+    let archived: i64 = newest
+        .trim_end_matches(".wal")
+        .rsplit('-')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .expect("a number");
     fs::remove_dir_all(garden.server.data()).expect("removes");
 
     let data = garden.path("restored");
-    run(&restore(&file, &data).arguments(["--archive".as_ref(), archive.as_os_str()]));
+    run(&restore(&file, &data).arguments(["--archive".as_ref(), archive_folder.as_os_str()]));
     let restored = TestServer::start_at(Launch::new(), &data);
     let plants = store_of(&restored.client(), "after a restore");
-    let found = plants.len() - 1_000;
-    assert!(found > 0 && plants.keys().copied().eq(0..i64::try_from(plants.len()).expect("small")));
-    if let Some(first_missing) = acknowledged.get(found) {
+    // The first thousand were there before, each by a change of its own.
+    assert!(plants.keys().copied().eq(0..archived), "{} of {archived} plants", plants.len());
+    assert!(plants.len() > 1_000);
+    if let Some(first_missing) = acknowledged.get(plants.len() - 1_000) {
         let age = killed - *first_missing;
         assert!(age < LOST_AT_MOST, "a change of {age:?} before the kill is missing");
     }

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use plantd_tests::{
-    Launch, Scrape, TestServer, newest_cursor, revision_of, store_is_on_disk, wait_until,
-};
+use plantd_tests::{Launch, Scrape, TestServer, store_is_on_disk, wait_until, wait_until_archived};
 use tempfile::TempDir;
 
 const FAILURES: &str = "plantd_archive_failures_total";
@@ -49,22 +47,6 @@ impl ArchivedServer {
         self.server.client().get("/readyz").status
     }
 
-    /// The revision of the newest event.
-    #[track_caller]
-    fn newest_revision(&self) -> f64 {
-        revision_of(&newest_cursor(&self.server.client())) as f64
-    }
-
-    /// Waits until every change is in the archive.
-    #[track_caller]
-    fn wait_until_archived(&self) {
-        let newest = self.newest_revision();
-        assert!(newest > 0.0);
-        wait_until("the archive to have the newest event", || {
-            self.scrape().value(ARCHIVED_REVISION) == newest
-        });
-    }
-
     /// Where the archive is while another folder, or nothing, is in its place.
     fn elsewhere(&self) -> PathBuf {
         self.archive.with_file_name("elsewhere")
@@ -97,7 +79,7 @@ fn the_archived_revision_becomes_that_of_the_newest_event() {
     assert_eq!(archived.scrape().value(ARCHIVED_REVISION), 0.0);
     for id in 1..=3 {
         archived.create(id);
-        archived.wait_until_archived();
+        wait_until_archived(&archived.server.client());
     }
     let scrape = archived.scrape();
     for name in [FAILURES, LOST_CHANGES, WAITING_SECONDS] {
@@ -109,7 +91,7 @@ fn the_archived_revision_becomes_that_of_the_newest_event() {
 fn an_archive_that_fails_is_measured_and_stops_neither_writes_nor_readiness() {
     let Some(archived) = ArchivedServer::start(&[]) else { return };
     archived.create(1);
-    archived.wait_until_archived();
+    wait_until_archived(&archived.server.client());
     let before = archived.scrape().value(ARCHIVED_REVISION);
     archived.unmount_archive();
     for round in 1..=3 {
@@ -129,7 +111,7 @@ fn a_server_that_requires_its_archive_is_ready_again_once_that_has_every_change(
     let Some(archived) = ArchivedServer::start(&["--archive-required"]) else { return };
     assert_eq!(archived.readiness(), 200);
     archived.create(1);
-    archived.wait_until_archived();
+    wait_until_archived(&archived.server.client());
     archived.unmount_archive();
     archived.create(2);
     wait_until("the server to be unready", || archived.readiness() == 503);
@@ -138,7 +120,7 @@ fn a_server_that_requires_its_archive_is_ready_again_once_that_has_every_change(
     archived.create(3);
     archived.mount_archive_again();
     wait_until("the server to be ready", || archived.readiness() == 200);
-    archived.wait_until_archived();
+    wait_until_archived(&archived.server.client());
     let scrape = archived.scrape();
     assert_eq!(scrape.value(LOST_CHANGES), 0.0);
     assert_eq!(scrape.value(WAITING_SECONDS), 0.0);

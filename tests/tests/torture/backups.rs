@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::torture::{Report, SetOnDrop, chance, times};
 use plantd_tests::{
-    Answer, Client, EventKind, Format, Launch, Plants, Process, TestServer, all_events,
+    Answer, Client, EventKind, Format, Launch, Plants, Process, TestServer, all_events, change_in,
     newest_cursor, plants_in, replacement_body, revision_of,
 };
 
@@ -121,14 +121,10 @@ fn back_up(server: &mut TestServer, file: &Path, chance: &mut Rng) -> (Option<Ma
         assert_ne!(code, Some(0), "a backup without a file: {}", backup.stderr());
         return (None, is_cut || code == Some(74));
     }
-    let said = backup.stderr();
-    let position = if code == Some(0) {
-        let cursor = said.split("up to the change ").nth(1).expect("a cursor").trim_end();
-        revision_of(cursor)
-    } else {
-        // Killed after the backup had got its name.
-        position_of(file)
-    };
+    // The client may have been killed after the backup had got its name.
+    let said =
+        if code == Some(0) { backup.stderr() } else { command(&["verify"], &[file]).stdout() };
+    let position = revision_of(change_in(&said));
     (Some(Made { file: file.to_owned(), position }), false)
 }
 
@@ -140,12 +136,6 @@ fn is_refused_unless_whole(unfinished: &Path) -> bool {
     assert!(is_whole != has_refused, "{}{}", verified.stdout(), verified.stderr());
     fs::remove_file(unfinished).expect("removes");
     has_refused
-}
-
-fn position_of(file: &Path) -> u64 {
-    let said = command(&["verify"], &[file]).stdout();
-    let cursor = said.split("whole up to the change ").nth(1).expect("a cursor");
-    revision_of(cursor.split_whitespace().next().expect("a cursor"))
 }
 
 /// Restores a backup, and returns its plants. The restore proves their digest, and the export the whole folder.

@@ -12,8 +12,8 @@ use plantd_tests::disk::{Disk, TRACED};
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
     Client, Event, FollowedEvent, Followers, Launch, Ledgers, Scrape, SystemCall, SystemCalls,
-    TestServer, WriteOutcome, all_events, copy_folder, newest_cursor, revision_of, store_of,
-    wait_until,
+    TestServer, WriteOutcome, all_events, change_in, copy_folder, newest_cursor, revision_of,
+    store_of, wait_until,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -144,9 +144,7 @@ impl Run {
             return 0;
         }
         assert_eq!(code, Some(0), "{}", verify.stderr());
-        let said = verify.stdout();
-        let cursor = said.split("whole up to the change ").nth(1).expect("a cursor");
-        revision_of(cursor.split_whitespace().next().expect("a cursor"))
+        revision_of(change_in(&verify.stdout()))
     }
 
     /// Asserts that a server which has started after a power cut on this line has every event that was shown before, in
