@@ -164,7 +164,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let text = format!(
         "{}. {} plants.\n\n{}\n\
          Medians of {} rounds.\n\n{}\n\
-         Creates begin with a copy of the store. Beside each load with its warm-up, {} backups were made (median). The most \
+         Creates begin with a copy of the store. Backups beside each load with its warm-up: {} (median). The most \
          memory of the server was {} MB without a backup, and {} MB during backups.\n\n{}",
         machine()?,
         number(plants as f64, 0),

@@ -16,8 +16,8 @@ use super::open::{lock, sync_names};
 pub(super) struct LogAtOpen {
     /// The name of the log of events.
     pub(super) event_log: u32,
-    /// What the changes add up to before each of the newest groups in the write-ahead log, and after the last one. These
-    /// tell whether an archive is of the same history.
+    /// The totals before each of the newest groups in the write-ahead log, and after the last one. An archive is of the same
+    /// history if its newest change leads to one of them.
     marks: Vec<Totals>,
 }
 

@@ -62,7 +62,7 @@ impl End {
 pub struct Backup {
     length: u64,
     parts: VecDeque<Part>,
-    /// Held while tables that compaction has replaced still take disk space.
+    /// Allows one backup at a time, because each may keep replaced tables on the disk.
     _permit: OwnedSemaphorePermit,
 }
 
