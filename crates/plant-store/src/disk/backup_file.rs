@@ -18,7 +18,6 @@ use super::merge::Tables;
 use super::position::Position;
 use super::room::MIB;
 use super::table::{Content, FilePart, Table};
-use super::verify;
 use crate::plant_record::whole;
 use crate::{OpenError, StoreFailure};
 
@@ -106,7 +105,7 @@ impl BackupFile {
     #[must_use]
     pub fn position(&self) -> Position {
         let Manifest { event_log, totals, .. } = &self.manifest;
-        Position::of(*event_log, totals.last_sequence, totals.last_at_ms)
+        Position::newest(*event_log, totals)
     }
 
     /// The number of plants.
@@ -123,20 +122,17 @@ impl BackupFile {
     ///
     /// When the disk fails.
     pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
-        let mut findings = Findings::list();
-        let (plants, events) =
-            self.compare(&mut findings, progress).map_err(StoreFailure::new)?.unwrap_or_default();
-        Ok(Verification::new(plants, events, findings))
+        self.compare(progress).map_err(StoreFailure::new)
     }
 
-    fn compare(
-        &self,
-        findings: &mut Findings,
-        progress: &dyn Fn(f64),
-    ) -> anyhow::Result<Option<(u64, u64)>> {
-        let Some(tables) = findings.value_of(self.tables())? else { return Ok(None) };
-        let compared = verify::verify(&tables, Some(&self.manifest.totals), findings, progress);
-        findings.value_of(compared.context("not everything could be compared"))
+    fn compare(&self, progress: &dyn Fn(f64)) -> anyhow::Result<Verification> {
+        let mut findings = Findings::list();
+        match findings.value_of(self.tables())? {
+            Some(tables) => {
+                Verification::of(&tables, Some(&self.manifest.totals), findings, progress)
+            }
+            None => Ok(Verification::new(0, 0, findings)),
+        }
     }
 
     /// The tables where they are in the file, newest first.

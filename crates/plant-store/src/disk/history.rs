@@ -67,8 +67,7 @@ impl<'a> History<'a> {
 
     /// The newest change of the backup and the groups so far.
     pub(super) fn position(&self) -> Position {
-        let Totals { last_sequence, last_at_ms, .. } = self.totals;
-        Position::of(self.event_log, last_sequence, last_at_ms)
+        Position::newest(self.event_log, &self.totals)
     }
 
     /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.
@@ -162,7 +161,7 @@ impl<'a> History<'a> {
 
 /// Checks that the moment is not before a backup that adds up to `totals`.
 fn check_is_later(until: Option<Until>, event_log: u32, totals: &Totals) -> anyhow::Result<()> {
-    let newest = cursor(event_log, totals.last_sequence, totals.last_at_ms);
+    let newest = Position::newest(event_log, totals).cursor;
     let is_later = match until {
         None => true,
         Some(Until::Time(time)) => to_millis(time) >= totals.last_at_ms,

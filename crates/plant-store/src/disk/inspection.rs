@@ -5,11 +5,12 @@ use std::iter;
 use anyhow::Context as _;
 use plant_domain::{NewPlant, PlantId};
 
+use super::change::Totals;
 use super::config::DiskConfig;
 use super::errors::open_error;
 use super::findings::Findings;
 use super::keys;
-use super::merge::Merge;
+use super::merge::{Merge, Tables};
 use super::open::{self, Found};
 use super::verify;
 use crate::plant_record::PlantRecord;
@@ -36,6 +37,19 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Compares all data of these tables, adding to the findings. Calls `progress` with the share that is done.
+    pub(super) fn of(
+        tables: &Tables,
+        totals: Option<&Totals>,
+        mut findings: Findings,
+        progress: &dyn Fn(f64),
+    ) -> anyhow::Result<Self> {
+        let compared = verify::verify(tables, totals, &mut findings, progress);
+        let compared = compared.context("not everything could be compared");
+        let (plants, events) = findings.value_of(compared)?.unwrap_or_default();
+        Ok(Self::new(plants, events, findings))
+    }
+
     pub(super) fn new(plants: u64, events: u64, findings: Findings) -> Self {
         let (disagreements, more_disagreements) = findings.into_list();
         Self { plants, events, disagreements, more_disagreements }
@@ -71,13 +85,8 @@ impl DiskInspection {
     ///
     /// When the disk fails.
     pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
-        let mut findings = self.findings.clone();
         let (tables, totals) = (&self.found.tables, self.found.totals.as_ref());
-        let compared = verify::verify(tables, totals, &mut findings, progress);
-        let compared = compared.context("not everything could be compared");
-        let (plants, events) =
-            findings.value_of(compared).map_err(StoreFailure::new)?.unwrap_or_default();
-        Ok(Verification::new(plants, events, findings))
+        Verification::of(tables, totals, self.findings.clone(), progress).map_err(StoreFailure::new)
     }
 
     /// Every readable plant, by ascending id. Unreadable blocks are errors in between.

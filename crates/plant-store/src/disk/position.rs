@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::change::Totals;
 use super::event_log::cursor;
 use crate::EventCursor;
 use crate::event::from_millis;
@@ -25,8 +26,9 @@ pub enum Until {
 }
 
 impl Position {
-    /// The position of a change in the log of events `event_log`.
-    pub(super) fn of(event_log: u32, sequence: u64, at_ms: u64) -> Self {
-        Self { cursor: cursor(event_log, sequence, at_ms), at: from_millis(at_ms) }
+    /// The newest change in the log of events `event_log`, whose changes add up to `totals`.
+    pub(super) fn newest(event_log: u32, totals: &Totals) -> Self {
+        let Totals { last_sequence, last_at_ms, .. } = *totals;
+        Self { cursor: cursor(event_log, last_sequence, last_at_ms), at: from_millis(last_at_ms) }
     }
 }

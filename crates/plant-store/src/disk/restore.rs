@@ -42,7 +42,7 @@ const SEQUENCES_PER_SECOND: u64 = 1 << 20;
 const SKIPPED_WITHOUT_CLOCK: u64 = 1 << 44;
 
 /// How much of a table is copied between two reports of progress, in bytes.
-const COPIED_AT_A_TIME: u64 = 4 * 1024 * 1024;
+const COPIED_AT_A_TIME: usize = 4 * 1024 * 1024;
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ impl BackupFile {
     ///
     /// # Errors
     ///
-    /// When something is damaged, missing in the archive, or cannot be written.
+    /// [`RestoreError::Damaged`] when the backup is, [`RestoreError::NotWhole`] when the archive is not whole up to the moment,
+    /// and [`RestoreError::Unusable`] when the folder has a database, a disk fails, or there is no such moment.
     pub fn restore(
         &self,
         directory: &Path,
@@ -96,19 +97,19 @@ impl BackupFile {
         files.make()?;
         let log_salts = write_ahead_log::make(directory)?;
         let all: u64 = self.manifest.tables.iter().map(|table| table.bytes).sum();
-        let mut copied = 0;
+        let (mut copied, mut buffer) = (0, vec![0; COPIED_AT_A_TIME]);
         for (table, begin) in self.manifest.tables.iter().zip(&self.offsets) {
             let path = files.table_path(table.number);
             let mut copy = || {
                 let mut to = create(&path)?;
                 let (mut at, end) = (*begin, begin + table.bytes);
                 while at < end {
-                    let length = COPIED_AT_A_TIME.min(end - at);
-                    let mut bytes = vec![0; usize::try_from(length)?];
-                    self.file.read_exact_at(&mut bytes, at)?;
-                    to.write_all(&bytes)?;
-                    at += length;
-                    copied += length;
+                    let length = usize::try_from(end - at)?.min(buffer.len());
+                    let part = &mut buffer[..length];
+                    self.file.read_exact_at(part, at)?;
+                    to.write_all(part)?;
+                    at += length as u64;
+                    copied += length as u64;
                     progress(copied as f64 / all as f64);
                 }
                 anyhow::Ok(to.sync_all()?)
@@ -183,7 +184,7 @@ impl Restoring {
     fn finish(self) -> anyhow::Result<Restored> {
         let Self { directory, compactor: Compactor { files, mut manifest, tree, .. } } = self;
         let old = tree.read().totals;
-        let position = Position::of(manifest.event_log, old.last_sequence, old.last_at_ms);
+        let position = Position::newest(manifest.event_log, &old);
         let now_ms = to_millis(SystemTime::now());
         let last_sequence = sequence_after(old.last_sequence, now_ms)?;
         manifest.event_log = new_event_log()?;
