@@ -263,9 +263,9 @@ impl Archiver {
         let WaitingGroup { first_sequence, mut last_sequence, payload, .. } =
             queue.waiting.pop_front()?;
         let (mut bytes, mut payloads) = (payload.len(), vec![payload]);
+        // The groups that wait follow each other: only the oldest are ever lost.
         while bytes < PIECE_BYTES
-            // Groups between them may be lost.
-            && let Some(group) = queue.waiting.pop_front_if(|it| it.first_sequence == last_sequence + 1)
+            && let Some(group) = queue.waiting.pop_front()
         {
             bytes += group.payload.len();
             last_sequence = group.last_sequence;
@@ -320,5 +320,45 @@ impl Queue {
 
     fn is_failing(&self) -> bool {
         self.failure.is_some() || self.waited() > FAILING_AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::archive::pieces;
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    #[test]
+    fn once_too_many_groups_wait_the_oldest_are_lost_counted_and_a_gap_between_pieces() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().join("archive");
+        fs::write(&directory, "no folder").expect("writes");
+        let archiver = Archiver::start(directory.clone(), 7, Totals::default(), &[]);
+        let archiver = archiver.expect("starts without its archive");
+        let most = u64::try_from(WAITING_MAX_BYTES / MIB).expect("small");
+        let (lost, last) = (6, 6 + most);
+        for number in 1..=last {
+            archiver.add(number, number, vec![0; MIB]);
+        }
+        assert_eq!(archiver.lost_changes.get(), lost);
+        assert!(archiver.check().is_err(), "the archive is no folder");
+        fs::remove_file(&directory).expect("removes");
+        let lacks_some = |queue: &mut Queue| queue.archived != Some(last);
+        let deadline = Duration::from_secs(60);
+        let waited = archiver.changed.wait_timeout_while(archiver.queue(), deadline, lacks_some);
+        assert_eq!(waited.expect("no panic").0.archived, Some(last), "it was not written");
+        archiver.check().expect("it is written");
+        let pieces = pieces(&directory).expect("reads");
+        // The first piece says where the archive was to begin.
+        let ends: Vec<_> = pieces.iter().map(|it| (it.first_sequence, it.last_sequence)).collect();
+        assert_eq!((ends[0], ends[1].0), ((1, 0), lost + 1));
+        let follow = |pair: &[(u64, u64)]| pair[1].0 == pair[0].1 + 1;
+        assert!(ends[1..].windows(2).all(follow), "{ends:?}");
+        assert_eq!(ends.last().map(|(_, end)| *end), Some(last));
+        archiver.end();
     }
 }
