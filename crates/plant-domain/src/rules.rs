@@ -1,5 +1,9 @@
 //! The create rules: which names and tags are valid, and the message for each broken rule.
 
+use std::collections::BTreeMap;
+
+use validator::{Validate, ValidationError, ValidationErrors};
+
 /// The most characters (Unicode scalar values) that a name may have; the least is one.
 pub const NAME_MAX_CHARACTERS: u64 = 255;
 
@@ -11,20 +15,48 @@ pub const TAG_MAX_CHARACTERS: u64 = 255;
 #[error("{0}")]
 pub struct Violations(String);
 
-/// Checks the members that are given. Nothing else applies the rules.
+/// The members that are given, and the rules for each.
+#[derive(Validate)]
+struct Members<'a> {
+    #[validate(
+        length(min = 1, max = NAME_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_controls)
+    )]
+    name: Option<&'a str>,
+    #[validate(
+        length(min = 1, max = TAG_MAX_CHARACTERS),
+        custom(function = not_blank),
+        custom(function = no_controls)
+    )]
+    tag: Option<&'a str>,
+}
+
+/// The beginning of a tag. It may be blank, because the tag goes on.
+#[derive(Validate)]
+struct TagPrefix<'a> {
+    #[validate(
+        length(min = 1, max = TAG_MAX_CHARACTERS),
+        custom(function = no_controls)
+    )]
+    prefix: &'a str,
+}
+
+/// A part of a name: only its length counts, so it may be blank.
+#[derive(Validate)]
+struct NamePart<'a> {
+    #[validate(length(min = 1, max = NAME_MAX_CHARACTERS))]
+    name: &'a str,
+}
+
+/// Checks the members that are given.
 pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violations> {
-    let members = [("name", name, NAME_MAX_CHARACTERS), ("tag", tag, TAG_MAX_CHARACTERS)];
-    let mut violations = Vec::new();
-    for (member, text, max) in members {
-        let Some(text) = text.filter(|text| !is_plain(text, max)) else { continue };
-        violations.extend(broken_length(member, text, max));
-        // Empty text breaks only the rule about the length.
-        if !text.is_empty() && text.chars().all(char::is_whitespace) {
-            violations.push(format!("{member} must hold a character that is not white space"));
-        }
-        violations.extend(broken_characters(member, text));
+    let name = name.filter(|text| !is_plain(text, NAME_MAX_CHARACTERS));
+    let tag = tag.filter(|text| !is_plain(text, TAG_MAX_CHARACTERS));
+    if name.is_none() && tag.is_none() {
+        return Ok(());
     }
-    none_of(&violations)
+    Members { name, tag }.validate().map_err(violations)
 }
 
 /// Checks a tag.
@@ -42,36 +74,58 @@ pub fn check_tag(tag: &str) -> Result<(), Violations> {
 ///
 /// Every rule that no tag with this beginning follows, and that the beginning is not empty.
 pub fn check_tag_prefix(prefix: &str) -> Result<(), Violations> {
-    let length = broken_length("prefix", prefix, TAG_MAX_CHARACTERS);
-    let broken: Vec<String> =
-        length.into_iter().chain(broken_characters("prefix", prefix)).collect();
-    none_of(&broken)
+    TagPrefix { prefix }.validate().map_err(violations)
 }
 
-/// Checks a part of a name: only its length, so it may be blank.
+/// Checks a part of a name.
 pub(crate) fn check_name_part(part: &str) -> Result<(), Violations> {
-    none_of(broken_length("name", part, NAME_MAX_CHARACTERS).as_slice())
+    NamePart { name: part }.validate().map_err(violations)
 }
 
-fn none_of(violations: &[String]) -> Result<(), Violations> {
-    if violations.is_empty() { Ok(()) } else { Err(Violations(violations.join("; "))) }
+/// Empty text breaks only the rule about the length.
+fn not_blank(text: &str) -> Result<(), ValidationError> {
+    let is_blank = !text.is_empty() && text.chars().all(char::is_whitespace);
+    require(!is_blank, "blank", "must hold a character that is not white space")
 }
 
-fn broken_length(member: &str, text: &str, max: u64) -> Option<String> {
-    let is_right = (1..=max).contains(&(text.chars().count() as u64));
-    (!is_right).then(|| format!("{member} must have 1 to {max} characters"))
+fn no_controls(text: &str) -> Result<(), ValidationError> {
+    let has_controls = text.chars().any(char::is_control);
+    require(!has_controls, "control", "must not hold control characters")
 }
 
-fn broken_characters(member: &str, text: &str) -> Option<String> {
-    let has_control = text.chars().any(char::is_control);
-    has_control.then(|| format!("{member} must not hold control characters"))
+fn require(holds: bool, code: &'static str, rule: &'static str) -> Result<(), ValidationError> {
+    let broken = || ValidationError::new(code).with_message(rule.into());
+    holds.then_some(()).ok_or_else(broken)
 }
 
-/// Whether a text is short printable ASCII that does not begin with a space. Such a text, which is by far the most common
-/// kind, breaks no rule; looking at bytes is faster, because the compiler vectorizes the loop.
+/// Sorts by member, because validator gives the members in no order; in the alphabet, name is before tag. The rules of a
+/// member stay in their order.
+fn violations(errors: ValidationErrors) -> Violations {
+    let members: BTreeMap<_, _> = errors.field_errors().into_iter().collect();
+    let mut sentences = Vec::new();
+    for (member, broken) in members {
+        sentences.extend(broken.iter().map(|rule| sentence(&member, rule)));
+    }
+    Violations(sentences.join("; "))
+}
+
+/// Only the rule about the length has no message yet: that of an attribute could not name the constants.
+fn sentence(member: &str, broken: &ValidationError) -> String {
+    let ValidationError { message, params, .. } = broken;
+    match message {
+        Some(message) => format!("{member} {message}"),
+        None => format!("{member} must have {} to {} characters", params["min"], params["max"]),
+    }
+}
+
+/// Whether a text is short, begins with a visible character of ASCII, and holds no byte of a control character. Such a text,
+/// which is by far the most common kind, breaks no rule. Looking at bytes is faster, because the compiler vectorizes the
+/// loop: it takes the making of a plant from 30 ns to 15 ns (`benches/create_rules.rs`).
 fn is_plain(text: &str, max: u64) -> bool {
     let is_short = u64::try_from(text.len()).is_ok_and(|length| length <= max);
     let begins_well = text.as_bytes().first().is_some_and(u8::is_ascii_graphic);
-    let others = || text.bytes().filter(|byte| !(b' '..=b'~').contains(byte)).count();
-    is_short && begins_well && others() == 0
+    // The control characters beyond ASCII begin with 0xC2.
+    let may_be_control = |byte: &u8| matches!(byte, ..b' ' | 0x7f | 0xc2);
+    let has_none = || text.bytes().filter(may_be_control).count() == 0;
+    is_short && begins_well && has_none()
 }
