@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use clap::Parser;
 use plant_domain::{NewPlant, NewPlantRef, Plant, PlantId};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
-use plant_store::decision::{Decision, KeptPlant, Write};
+use plant_store::write::{Decision, KeptPlant, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
     Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,

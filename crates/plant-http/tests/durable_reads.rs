@@ -8,7 +8,7 @@ use actix_web::{App, rt};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
-use plant_store::decision::{Decision, Write};
+use plant_store::write::{Decision, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, MemoryRepository, OnConflict, Page, PageRequest,
     PlantRepository, Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,

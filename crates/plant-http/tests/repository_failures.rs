@@ -12,7 +12,7 @@ use plant_domain::{NewPlant, PlantId};
 use plant_http::{
     PlantService, Scope, ServeError, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve,
 };
-use plant_store::decision::{Decision, Write};
+use plant_store::write::{Decision, Write};
 use plant_store::{
     EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
     Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,

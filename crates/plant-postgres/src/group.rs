@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use plant_domain::PlantId;
 use plant_store::StoreError;
-use plant_store::decision::{Decision, Write};
+use plant_store::write::{Decision, Write};
 use tokio::sync::oneshot;
 
 use crate::plan::{Committed, Plan, PresentRow};

@@ -51,8 +51,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
-use plant_store::decision::{Decision, Write, imported};
 use plant_store::metrics::MetricFamily;
+use plant_store::write::{Decision, Write, imported};
 use plant_store::{
     Backup, EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page,
     PageRequest, PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,

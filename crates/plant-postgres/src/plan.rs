@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Context as _;
 use plant_domain::{PlantId, fold_name};
-use plant_store::decision::{Decision, KeptPlant, Write};
+use plant_store::write::{Decision, KeptPlant, Write};
 use plant_store::{EventKind, IdempotencyDigest, Revision, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -77,7 +77,7 @@ impl Plan {
             let revision = Revision::from(PLANNED_REVISIONS + number.cast_unsigned());
             let decided = write.clone().decide(current, revision);
             if let Ok(decision) = &decided
-                && let Some(kind) = decision.change
+                && let Some(kind) = decision.event
             {
                 plan.events.push(number, kind, id);
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {

@@ -179,7 +179,7 @@ async fn carry_out(writer: &Arc<Writer>, group: Vec<WaitingWrite>) {
 mod tests {
     use plant_domain::PlantId;
     use plant_store::Preconditions;
-    use plant_store::decision::Write;
+    use plant_store::write::Write;
     use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;

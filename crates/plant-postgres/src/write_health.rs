@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use plant_domain::PlantId;
-use plant_store::decision::KeptPlant;
+use plant_store::write::KeptPlant;
 use plant_store::{EventKind, StoreFailure, StoredPlant};
 use tokio::time::timeout;
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use plant_domain::PlantId;
-use plant_store::decision::{Decision, Write};
+use plant_store::write::{Decision, Write};
 use plant_store::{StoreError, StoreFailure};
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -1,12 +1,12 @@
 //! Plant storage: the contract of a repository, the decision of one write, and implementations of the contract.
 //!
 //! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
-//! - [`DiskRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`DiskInspection`]
+//! - [`SledRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`SledInspection`]
 //!   inspects such a database, even a damaged one.
-//! - [`Backup`] is such a database in one moment, as a stream. [`BackupFile`] proves a backup and restores it, and [`Replay`]
+//! - [`Backup`] is such a database in one moment, as a stream. [`BackupFile`] proves a backup and restores it, and [`PointInTime`]
 //!   brings it up to a later moment.
 //! - [`MemoryRepository`] keeps plants in memory, for tests.
-//! - [`decision`] decides a write for any store, and the feature `conformance` tests a store against the contract.
+//! - [`write`](mod@write) decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
 //! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
 //!
@@ -19,8 +19,6 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-pub mod decision;
-mod disk;
 mod error;
 mod event;
 #[cfg(feature = "__fault-points")]
@@ -28,26 +26,31 @@ mod event;
 pub mod fault;
 #[cfg(not(feature = "__fault-points"))]
 mod fault;
+mod format;
 mod idempotency;
 mod import;
 mod memory;
 pub mod metrics;
+#[cfg(feature = "conformance")]
+mod next_version;
 mod page;
-mod plant_record;
 mod preconditions;
+mod record;
 mod repository;
+mod sled;
 mod stored_plant;
 mod tags;
+pub mod write;
 
-pub use decision::{Created, Put};
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use disk::internal;
-pub use disk::{
+pub use self::sled::internal;
+pub use self::sled::{
     Backup, BackupFile, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST,
-    DiskConfig, DiskInspection, DiskRepository, Position, Pruned, Replay, RestoreError, Restored,
-    Until, Verification, prune_archive,
+    PointInTime, Position, Pruned, RestoreError, Restored, SledConfig, SledInspection,
+    SledRepository, Until, Verification, prune_archive,
 };
+pub use self::write::{Created, Put};
 pub use error::{OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,

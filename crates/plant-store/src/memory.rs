@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use plant_domain::{NewPlant, NewPlantRef, PlantId};
 use tokio::sync::watch;
 
-use crate::decision::{Decision, KeptPlant, Write, imported};
 use crate::event::{from_millis, to_millis};
+use crate::write::{Decision, KeptPlant, Write, imported};
 use crate::{
     DEFAULT_KEEP_EVENTS, Event, EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page,
     PageRequest, PlantRepository, Revision, StoreError, StoreFailure, StoredPlant, TagCount,
@@ -65,7 +65,7 @@ impl PlantRepository for MemoryRepository {
         let id = write.id();
         let revision = Revision::from(kept.last + 1);
         let decision = write.decide(kept.plants.get(&id).cloned(), revision)?;
-        if let Some(kind) = decision.change {
+        if let Some(kind) = decision.event {
             match decision.after() {
                 Some(after) => drop(kept.plants.insert(id, after.clone())),
                 None => drop(kept.plants.remove(&id)),

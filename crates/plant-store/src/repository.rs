@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
-use crate::decision::{Created, Decision, Put, Write};
 use crate::metrics::MetricFamily;
+use crate::write::{Created, Decision, Put, Write};
 use crate::{
     Backup, EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
     Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,

@@ -6,25 +6,26 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
-use plant_store::conformance::damage::copy_as_killed;
+use plant_store::conformance::damage::{copy_as_killed, copy_folder};
 use plant_store::{
-    BackupFile, DiskConfig, DiskInspection, DiskRepository, Event, EventCursor, EventRetention,
-    EventsAfter, IdempotencyDigest, OnConflict, OpenError, PageRequest, PlantRepository, Position,
-    Preconditions, Replay, RestoreError, Revision, StoreError, StoredPlant, Until, prune_archive,
+    BackupFile, Event, EventCursor, EventRetention, EventsAfter, IdempotencyDigest, OnConflict,
+    OpenError, PageRequest, PlantRepository, PointInTime, Position, Preconditions, RestoreError,
+    Revision, SledConfig, SledInspection, SledRepository, StoreError, StoredPlant, Until,
+    prune_archive,
 };
 use tempfile::TempDir;
 
 /// A repository with an archive.
 struct Store {
     folder: TempDir,
-    config: DiskConfig,
-    repository: Option<DiskRepository>,
+    config: SledConfig,
+    repository: Option<SledRepository>,
 }
 
 impl Store {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut config = DiskConfig::new(folder.path().join("plants"));
+        let mut config = SledConfig::new(folder.path().join("plants"));
         config.archive = Some(folder.path().join("archive"));
         config.changes_in_memory = 64;
         config.retention = EventRetention::new(100, Duration::ZERO);
@@ -34,7 +35,7 @@ impl Store {
     }
 
     fn open(&mut self) {
-        self.repository = Some(DiskRepository::open(&self.config).expect("opens"));
+        self.repository = Some(SledRepository::open(&self.config).expect("opens"));
     }
 
     async fn close(&mut self) {
@@ -42,7 +43,7 @@ impl Store {
         repository.close().await.expect("closes");
     }
 
-    fn repository(&self) -> &DiskRepository {
+    fn repository(&self) -> &SledRepository {
         self.repository.as_ref().expect("it is open")
     }
 
@@ -89,7 +90,7 @@ impl Store {
     }
 }
 
-async fn backup_of(repository: &DiskRepository) -> Vec<u8> {
+async fn backup_of(repository: &SledRepository) -> Vec<u8> {
     let mut backup = repository.backup().await.expect("makes a backup");
     let length = backup.length();
     let mut bytes = Vec::new();
@@ -109,17 +110,17 @@ async fn plants_of(repository: &impl PlantRepository) -> Vec<StoredPlant> {
 }
 
 /// Restores a backup, verifies the folder, and opens it.
-fn restore(backup: &Path, to: &Path, replay: Option<&Replay>) -> DiskRepository {
+fn restore(backup: &Path, to: &Path, replay: Option<&PointInTime>) -> SledRepository {
     let restored = BackupFile::open(backup).expect("it is whole").restore(to, replay, &|_| ());
     restored.expect("restores");
-    let config = DiskConfig::new(to);
-    let found = DiskInspection::open(&config).expect("opens").verify(&|_| ()).expect("reads");
+    let config = SledConfig::new(to);
+    let found = SledInspection::open(&config).expect("opens").verify(&|_| ()).expect("reads");
     assert!(found.agrees(), "{found:?}");
-    DiskRepository::open(&config).expect("opens")
+    SledRepository::open(&config).expect("opens")
 }
 
-fn until(archive: &Path, until: Until) -> Replay {
-    let mut replay = Replay::of(archive);
+fn until(archive: &Path, until: Until) -> PointInTime {
+    let mut replay = PointInTime::newest(archive);
     replay.until = Some(until);
     replay
 }
@@ -256,7 +257,7 @@ async fn a_moment_that_the_backup_and_the_archive_do_not_have_is_refused() {
     }
     let elsewhere = store.path("elsewhere");
     fs::create_dir(&elsewhere).expect("a folder");
-    let refused = backup.verify_archive(&Replay::of(&elsewhere)).expect_err("it is empty");
+    let refused = backup.verify_archive(&PointInTime::newest(&elsewhere)).expect_err("it is empty");
     assert!(refused.to_string().contains("has no piece"), "{refused}");
 }
 
@@ -392,7 +393,7 @@ async fn pieces_of_another_store_and_of_another_history_of_the_same_store_are_re
     let of_fork = two_pieces(&mut fork, "Salix").await;
     assert_eq!(pieces[1].file_name(), of_fork[1].file_name());
     let backup = BackupFile::open(&backup).expect("it is whole");
-    let all = Replay::of(store.archive());
+    let all = PointInTime::newest(store.archive());
     backup.verify_archive(&all).expect("it is whole");
     for (foreign, words) in [(&of_other[1], "its name says"), (&of_fork[1], "of another history")] {
         fs::copy(foreign, &pieces[1]).expect("copies");
@@ -418,7 +419,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
     let pieces = pieces_of(store.archive());
     assert!(pieces.len() >= 5, "{pieces:?}");
     let backup_file = BackupFile::open(&backup).expect("it is whole");
-    let all = Replay::of(store.archive());
+    let all = PointInTime::newest(store.archive());
     let last = history.last().expect("there are changes");
     let whole = backup_file.verify_archive(&all).expect("it is whole");
     assert_eq!(whole, Position { cursor: last.event.cursor, at: last.event.at });
@@ -485,7 +486,7 @@ async fn changes_that_were_made_without_the_archive_are_a_gap() {
     store.close().await;
     let refusal = BackupFile::open(&backup)
         .expect("it is whole")
-        .verify_archive(&Replay::of(store.archive()))
+        .verify_archive(&PointInTime::newest(store.archive()))
         .expect_err("there is a gap");
     let RestoreError::NotWhole { cause, .. } = refusal else { panic!("{refusal}") };
     let cause = cause.to_string();
@@ -510,7 +511,7 @@ async fn a_kill_leaves_no_gap_in_the_archive() {
         let killed = store.path("killed");
         copy_as_killed(&store.config.directory, &killed);
         let archive = store.path("archive as killed");
-        copy_as_killed_archive(store.archive(), &archive);
+        copy_folder(store.archive(), &archive).expect("copies");
         store.close().await;
         store.repository = None;
         for (from, to) in
@@ -522,17 +523,10 @@ async fn a_kill_leaves_no_gap_in_the_archive() {
         store.open();
     }
     store.close().await;
-    let restored = restore(&backup, &store.path("restored"), Some(&Replay::of(store.archive())));
+    let restored =
+        restore(&backup, &store.path("restored"), Some(&PointInTime::newest(store.archive())));
     let last = history.last().expect("there are changes");
     assert_eq!(plants_of(&restored).await, last.plants);
-}
-
-fn copy_as_killed_archive(archive: &Path, to: &Path) {
-    fs::create_dir(to).expect("a folder");
-    for entry in fs::read_dir(archive).expect("reads") {
-        let entry = entry.expect("reads");
-        fs::copy(entry.path(), to.join(entry.file_name())).expect("copies");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -622,7 +616,8 @@ async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     store.change_often(20, &mut chance).await;
     let plants = plants_of(store.repository()).await;
     store.close().await;
-    let restored = restore(&backup, &store.path("restored"), Some(&Replay::of(store.archive())));
+    let restored =
+        restore(&backup, &store.path("restored"), Some(&PointInTime::newest(store.archive())));
     assert_eq!(plants_of(&restored).await, plants);
 }
 
@@ -632,7 +627,7 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     let empty = store.back_up("empty").await;
     store.close().await;
     let verified = |backup: &Path, archive: &Path| {
-        BackupFile::open(backup).expect("it is whole").verify_archive(&Replay::of(archive))
+        BackupFile::open(backup).expect("it is whole").verify_archive(&PointInTime::newest(archive))
     };
     verified(&empty, store.archive()).expect("nothing happened since");
     store.open();
@@ -664,14 +659,14 @@ async fn a_restored_store_goes_on_with_the_same_archive() {
     let first = store.back_up("first").await;
     store.change_often(50, &mut chance).await;
     store.close().await;
-    drop(restore(&first, &store.path("restored"), Some(&Replay::of(store.archive()))));
+    drop(restore(&first, &store.path("restored"), Some(&PointInTime::newest(store.archive()))));
     store.config.directory = store.path("restored");
     store.open();
     let second = store.back_up("second").await;
     let mut history = Vec::new();
     record(&store, 300, &mut chance, &mut history).await;
     store.close().await;
-    let again = restore(&second, &store.path("again"), Some(&Replay::of(store.archive())));
+    let again = restore(&second, &store.path("again"), Some(&PointInTime::newest(store.archive())));
     assert_eq!(plants_of(&again).await, history.last().expect("changes").plants);
 }
 
@@ -701,7 +696,9 @@ async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
     let left: Vec<bool> = pieces.iter().map(|piece| piece.exists()).collect();
     assert_eq!(left[..5], [false, false, false, true, true]);
     let backup = BackupFile::open(&backup).expect("it is whole");
-    backup.verify_archive(&Replay::of(store.archive())).expect("a younger backup needs none");
+    backup
+        .verify_archive(&PointInTime::newest(store.archive()))
+        .expect("a younger backup needs none");
     pieces.iter().filter(|piece| piece.exists()).for_each(|piece| age(piece, 8));
     prune_archive(store.archive(), 7 * day).expect("prunes");
     let left: Vec<_> = pieces.iter().filter(|piece| piece.exists()).collect();

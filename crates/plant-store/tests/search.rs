@@ -6,28 +6,28 @@ use std::iter;
 use fastrand::Rng;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{
-    DiskConfig, DiskInspection, DiskRepository, OnConflict, PAGE_MAX_WORK, PageRequest,
-    PlantRepository as _, Preconditions,
+    OnConflict, PAGE_MAX_WORK, PageRequest, PlantRepository as _, Preconditions, SledConfig,
+    SledInspection, SledRepository,
 };
 use tempfile::TempDir;
 
 /// A database in which every filter asks the index.
-fn config(folder: &TempDir) -> DiskConfig {
-    let mut config = DiskConfig::new(folder.path().join("plants"));
+fn config(folder: &TempDir) -> SledConfig {
+    let mut config = SledConfig::new(folder.path().join("plants"));
     config.plants_scanned_first = 1;
     config
 }
 
 /// Imports plants, replaces some and deletes some, and compares what filters find with all plants, before and after a start.
 async fn check_searches(
-    config: &DiskConfig,
+    config: &SledConfig,
     mut new_plant: impl FnMut(&mut Rng, i64) -> NewPlant,
     mut filter: impl FnMut(&mut Rng, &NewPlant) -> PlantFilter,
 ) {
     const PLANTS: i64 = 2_500;
     let mut random = Rng::with_seed(7);
     let (mut plants, mut found_in_all) = (BTreeMap::new(), 0);
-    let mut repository = DiskRepository::open(config).expect("opens");
+    let mut repository = SledRepository::open(config).expect("opens");
     for round in 0..5 {
         let ids = (0..PLANTS).filter(|id| round == 0 || id % 5 == round);
         let rows: Vec<NewPlant> = ids.map(|id| new_plant(&mut random, id)).collect();
@@ -41,7 +41,7 @@ async fn check_searches(
         for place in 0..40 {
             if place == 20 {
                 drop(repository);
-                repository = DiskRepository::open(config).expect("opens");
+                repository = SledRepository::open(config).expect("opens");
             }
             let of_plant = plants.values().nth(random.usize(..plants.len())).expect("a plant");
             let filter = filter(&mut random, of_plant);
@@ -60,7 +60,7 @@ async fn check_searches(
     }
     assert!(found_in_all > 100, "{found_in_all} plants were found");
     drop(repository);
-    let verification = DiskInspection::open(config).expect("opens").verify(&|_| ()).expect("reads");
+    let verification = SledInspection::open(config).expect("opens").verify(&|_| ()).expect("reads");
     assert_eq!(verification.disagreements, Vec::<String>::new());
 }
 
@@ -116,14 +116,14 @@ async fn a_search_that_looks_at_too_many_plants_ends_its_page_and_goes_on() {
     const PLANTS: i64 = 130_000;
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder);
-    let mut repository = DiskRepository::open(&config).expect("opens");
+    let mut repository = SledRepository::open(&config).expect("opens");
     // Each short piece of "rosal" is in every name.
     let name = |id| if id == PLANTS - 1 { "Rosal" } else { "Rosa osal" };
     let plants = (0..PLANTS).map(|id| NewPlant::new(id, name(id), None).expect("valid"));
     repository.import(plants.collect(), OnConflict::Error).await.expect("imports");
     // Now the plants are in tables.
     drop(repository);
-    repository = DiskRepository::open(&config).expect("opens");
+    repository = SledRepository::open(&config).expect("opens");
     let filter = PlantFilter::new(Some("rosal"), None).expect("valid");
     let first = PageRequest { filter, after: None, limit: 10 };
     let page = repository.list(first.clone()).await.expect("reads");
@@ -145,7 +145,7 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(&folder);
     config.changes_in_memory = 20_000;
-    let mut repository = DiskRepository::open(&config).expect("opens");
+    let mut repository = SledRepository::open(&config).expect("opens");
     let mut random = Rng::with_seed(7);
     let mut new_plant = |id| {
         let mut letters = || random.char('\u{4e00}'..='\u{9fff}');
@@ -156,7 +156,7 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
     let plants = (0..PLANTS).map(&mut new_plant).collect();
     repository.import(plants, OnConflict::Error).await.expect("imports");
     drop(repository);
-    repository = DiskRepository::open(&config).expect("opens");
+    repository = SledRepository::open(&config).expect("opens");
     let filter = PlantFilter::new(Some("a"), Some("T".to_owned())).expect("valid");
     let mut request = PageRequest { filter, after: None, limit: 10 };
     let mut pages = 0;

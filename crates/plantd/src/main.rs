@@ -32,6 +32,11 @@ use crate::log_line::check_clock;
 use crate::store::{archive, postgres, restore, verify};
 use crate::transfer::{backup, events, export, get, import, list};
 
+/// The pages of tables are allocated in one thread and freed in another, in sizes that vary. With the allocator of glibc, that
+/// takes two to three times the memory.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
         Ok(cli) => cli,

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use actix_web::rt::System;
 use actix_web::rt::signal::unix::{SignalKind, signal};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens, serve};
-use plant_store::{DiskConfig, DiskRepository};
+use plant_store::{SledConfig, SledRepository};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let token = Token::chosen(env::var("GARDEN_TOKEN")?)?;
     let gardener = TokenRecord::new(TokenName::new("gardener")?, Scope::Write, &token);
-    let repository = DiskRepository::open(&DiskConfig::new(env::var("GARDEN_DATA")?))?;
+    let repository = SledRepository::open(&SledConfig::new(env::var("GARDEN_DATA")?))?;
     let plants = PlantService::new(Arc::new(repository), Tokens::new(vec![gardener]));
     let listener = TcpListener::bind(env::var("GARDEN_LISTEN")?)?;
     System::new().block_on(async {

@@ -3,7 +3,7 @@
 //! [`check`] tests cases that need concurrency, many plants, edge cases or a canceled caller. [`model`] compares the
 //! repository with a model, operation by operation: creates, puts, patches, deletes, imports, revisions, events, pages,
 //! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a database on
-//! disk behind its back.
+//! disk behind its back, and [`write_next_version`] makes the process a program of the next version.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,9 +49,11 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
-pub use crate::disk::damage;
+/// Makes this process a program of the next version, or of this version again.
+pub use crate::next_version::switch as write_next_version;
+pub use crate::sled::damage;
 
-use crate::decision::Write;
+use crate::write::Write;
 use crate::{
     Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PageRequest,
     PlantRepository, Preconditions, Revision, Revisions, StoreError, StoredPlant, TagCount,

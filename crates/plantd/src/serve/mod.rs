@@ -25,8 +25,8 @@ use plant_http::{
 };
 use plant_postgres::PostgresRepository;
 use plant_store::{
-    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, DiskConfig, DiskRepository, EventRetention, OpenError,
-    PlantRepository,
+    DEFAULT_CACHE_MIB, DEFAULT_KEEP_EVENTS, EventRetention, OpenError, PlantRepository, SledConfig,
+    SledRepository,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -64,7 +64,7 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     postgres: PostgresServeOptions,
 
-    /// The cache of blocks of plants, in MiB
+    /// About how much memory the caches of the tables of plants take, in MiB
     #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
     #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
     #[arg(allow_hyphen_values = true)]
@@ -252,12 +252,12 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         make_folder(data)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }
-    let mut config = DiskConfig::new(plants_folder(data));
+    let mut config = SledConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
     config.retention = retention;
     config.archive.clone_from(&options.archive);
     config.archive_required = options.archive_required;
-    let repository = DiskRepository::open(&config);
+    let repository = SledRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     Ok((Arc::new(repository), data.display().to_string()))
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use indicatif::{DecimalBytes, HumanCount};
 use jiff::Timestamp;
-use plant_store::{OpenError, Position, Replay, RestoreError, Until, prune_archive};
+use plant_store::{OpenError, PointInTime, Position, RestoreError, Until, prune_archive};
 
 use crate::exit::Stop;
 use crate::option_value::duration;
@@ -16,7 +16,7 @@ use crate::transfer::output::cannot_print;
 
 /// Which archive follows a backup, and how far.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ReplayOptions {
+pub(crate) struct ArchiveOptions {
     /// The archive with the changes after the backup (plantd serve --archive)
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
@@ -27,11 +27,11 @@ pub(crate) struct ReplayOptions {
     until: Option<Until>,
 }
 
-impl ReplayOptions {
-    pub(crate) fn replay(&self) -> Option<Replay> {
-        let mut replay = Replay::of(self.archive.clone()?);
-        replay.until = self.until;
-        Some(replay)
+impl ArchiveOptions {
+    pub(crate) fn moment(&self) -> Option<PointInTime> {
+        let mut moment = PointInTime::newest(self.archive.clone()?);
+        moment.until = self.until;
+        Some(moment)
     }
 }
 

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
 use crate::files::directory_entry::folder_of;
-use crate::store::archive::{ReplayOptions, describe, stop_of_open, stop_of_restore};
+use crate::store::archive::{ArchiveOptions, describe, stop_of_open, stop_of_restore};
 use crate::transfer::output::say;
 use crate::transfer::progress_bar;
 
@@ -37,7 +37,7 @@ pub(crate) struct RestoreOptions {
     data: PathBuf,
 
     #[command(flatten)]
-    replay: ReplayOptions,
+    archive: ArchiveOptions,
 }
 
 pub(crate) fn run(options: &RestoreOptions) -> Result<(), Stop> {
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &RestoreOptions) -> Result<(), Stop> {
     let progress = progress_bar::of_share();
     let show = |share| progress_bar::show_share(&progress, share);
     let plants = plants_folder(unfinished.path());
-    let restored = backup.restore(&plants, options.replay.replay().as_ref(), &show);
+    let restored = backup.restore(&plants, options.archive.moment().as_ref(), &show);
     progress.finish_and_clear();
     let restored = restored.map_err(stop_of_restore)?;
     put_in_place(unfinished, data).map_err(|cause| cannot_make(data, cause))?;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::HumanCount;
-use plant_store::{BackupFile, DiskConfig, DiskInspection, StoreFailure, Verification};
+use plant_store::{BackupFile, SledConfig, SledInspection, StoreFailure, Verification};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::store::archive::{ReplayOptions, describe, stop_of_open, stop_of_restore};
+use crate::store::archive::{ArchiveOptions, describe, stop_of_open, stop_of_restore};
 use crate::transfer::output::cannot_print;
 use crate::transfer::progress_bar;
 
@@ -28,13 +28,13 @@ pub(crate) struct VerifyOptions {
     data: PathBuf,
 
     #[command(flatten)]
-    replay: ReplayOptions,
+    archive: ArchiveOptions,
 }
 
 pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
     match &options.file {
-        Some(file) => verify_backup(file, &options.replay),
-        None if options.replay.replay().is_some() => {
+        Some(file) => verify_backup(file, &options.archive),
+        None if options.archive.moment().is_some() => {
             Err(Stop::Usage(anyhow!("an archive continues a backup; give the backup too")))
         }
         None => verify_folder(&options.data),
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Stop> {
 }
 
 fn verify_folder(data: &Path) -> Result<(), Stop> {
-    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(data)));
+    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)));
     let inspection = inspection.map_err(stop_of_open)?;
     let verification = with_progress(|progress| inspection.verify(progress))?;
     let advice = "the database is damaged: keep the folder, and restore a backup into a new one, or what \
@@ -50,13 +50,13 @@ fn verify_folder(data: &Path) -> Result<(), Stop> {
     report(&verification, advice)
 }
 
-fn verify_backup(file: &Path, replay: &ReplayOptions) -> Result<(), Stop> {
+fn verify_backup(file: &Path, archive: &ArchiveOptions) -> Result<(), Stop> {
     let backup = BackupFile::open(file).map_err(stop_of_open)?;
     let verification = with_progress(|progress| backup.verify(progress))?;
     report(&verification, "the backup is damaged: take another one")?;
     let mut moment = describe(&backup.position());
-    if let Some(replay) = replay.replay() {
-        moment = describe(&backup.verify_archive(&replay).map_err(stop_of_restore)?);
+    if let Some(target) = archive.moment() {
+        moment = describe(&backup.verify_archive(&target).map_err(stop_of_restore)?);
     }
     let said = writeln!(io::stdout(), "whole up to {moment}");
     Ok(said.with_context(cannot_print)?)

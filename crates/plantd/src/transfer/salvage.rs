@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::NewPlant;
 use plant_http::transfer::TransferFormat;
-use plant_store::{DiskConfig, DiskInspection};
+use plant_store::{SledConfig, SledInspection};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
@@ -22,7 +22,7 @@ const PLANTS_AT_A_TIME: usize = 1000;
 const MAX_TOLD: u64 = 1000;
 
 pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
-    let inspection = DiskInspection::open(&DiskConfig::new(plants_folder(data)))?;
+    let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))?;
     let mut output = Output::open(file).with_context(|| cannot_write(file))?;
 
     let begun = Instant::now();
@@ -53,7 +53,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
 
 /// Returns how many plants were written, and how many places cannot be read, which are listed.
 fn copy(
-    inspection: &DiskInspection,
+    inspection: &SledInspection,
     output: &mut Output,
     format: TransferFormat,
     progress: &ProgressBar,

@@ -1,0 +1,53 @@
+//! A next version of a record, with one more optional member, behind a switch: for the test that what this version has written
+//! stays readable.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::bail;
+use serde::{Deserialize, Serialize};
+
+use crate::format::{Format, whole};
+
+static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// What each new record has as its new member.
+const HABITAT: &str = "hedges";
+
+/// A record with its new member.
+#[derive(Serialize, Deserialize)]
+struct Next<'a, T> {
+    record: T,
+    habitat: Option<&'a str>,
+}
+
+/// Makes this process a program of the next version, or of this version again.
+pub fn switch(is_written: bool) {
+    IS_WRITTEN.store(is_written, Ordering::SeqCst);
+}
+
+pub(crate) fn is_written() -> bool {
+    IS_WRITTEN.load(Ordering::Relaxed)
+}
+
+/// The bytes of a record in the version after this one.
+pub(crate) fn encode(format: Format, record: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    next(format).encode(&Next { record, habitat: Some(HABITAT) }, 0)
+}
+
+/// Decodes a record of this version or the next one.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(format: Format, bytes: &'a [u8]) -> anyhow::Result<T> {
+    let (version, content) = next(format).version_of(bytes)?;
+    let Next { record, habitat } = if version == format.newest {
+        Next { record: whole(content)?, habitat: None }
+    } else {
+        whole(content)?
+    };
+    match habitat {
+        None | Some(HABITAT) => Ok(record),
+        Some(other) => bail!("the habitat of a plant became {other:?}"),
+    }
+}
+
+const fn next(format: Format) -> Format {
+    Format { newest: format.newest + 1, ..format }
+}

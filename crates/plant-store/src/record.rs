@@ -1,0 +1,106 @@
+//! The record of a plant, and its bytes.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use plant_domain::{Plant, PlantId};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::format::{Format, whole};
+#[cfg(feature = "conformance")]
+use crate::next_version;
+use crate::write::KeptPlant;
+use crate::{IdempotencyDigest, Revision, StoredPlant};
+
+const FORMAT: Format = Format { name: "the record of a plant", oldest: 1, newest: 1 };
+
+/// The stored state of a plant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlantRecord<'a> {
+    pub(crate) revision: u64,
+    /// The digest of the create that made the plant, if the create had an idempotency key.
+    pub(crate) idempotency: Option<[u8; IdempotencyDigest::BYTES]>,
+    pub(crate) name: &'a str,
+    pub(crate) tag: Option<&'a str>,
+}
+
+impl<'a> PlantRecord<'a> {
+    pub(crate) fn encode(&self) -> anyhow::Result<EncodedPlant> {
+        #[cfg(feature = "conformance")]
+        if next_version::is_written() {
+            return Ok(EncodedPlant(next_version::encode(FORMAT, self)?.into()));
+        }
+        // Everything but the texts takes less than 40 bytes, so this is the only allocation.
+        let capacity = self.name.len() + self.tag.map_or(0, str::len) + 40;
+        Ok(EncodedPlant(FORMAT.encode(self, capacity)?.into()))
+    }
+
+    /// The only decoder of plants. Members that a version lacks get their defaults here.
+    pub(crate) fn decode(bytes: &'a [u8]) -> anyhow::Result<Self> {
+        #[cfg(feature = "conformance")]
+        if next_version::is_written() {
+            return next_version::decode(FORMAT, bytes);
+        }
+        match FORMAT.version_of(bytes)? {
+            (1, content) => whole(content),
+            (version, _) => bail!("version {version} of a plant has no decoder"),
+        }
+    }
+
+    pub(crate) fn of(plant: &'a KeptPlant) -> Self {
+        let KeptPlant { stored: StoredPlant { plant, revision, .. }, idempotency } = plant;
+        let idempotency = idempotency.map(IdempotencyDigest::to_bytes);
+        let (name, tag) = plant.members();
+        Self { revision: revision.get(), idempotency, name, tag }
+    }
+
+    pub(crate) fn to_kept_plant(self, id: PlantId) -> anyhow::Result<KeptPlant> {
+        let idempotency = self.idempotency.map(IdempotencyDigest::from_bytes);
+        Ok(KeptPlant { stored: self.to_stored_plant(id)?, idempotency })
+    }
+
+    /// The plant of the record. Applies the rules again: a record that breaks one is damaged.
+    pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
+        let plant = Plant::new(self.name, self.tag.map(str::to_owned))
+            .with_context(|| format!("the record of plant {id} breaks the rules"))?;
+        Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
+    }
+}
+
+/// The bytes of a [`PlantRecord`], as they go from a write through the write-ahead log and a memtable to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodedPlant(Arc<[u8]>);
+
+impl EncodedPlant {
+    pub(crate) fn decode(&self) -> anyhow::Result<PlantRecord<'_>> {
+        PlantRecord::decode(&self.0)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for EncodedPlant {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<Arc<[u8]>> for EncodedPlant {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Serialize for EncodedPlant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for EncodedPlant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&[u8]>::deserialize(deserializer).map(Self::from)
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads an archive: the groups that follow a backup, up to a moment.
+
+use std::path::{Path, PathBuf};
+use std::vec;
+
+use anyhow::{Context as _, anyhow, ensure};
+
+use crate::event::to_millis;
+use crate::sled::backup::archive::{PieceName, pieces, read_piece};
+use crate::sled::backup::position::{Position, Until};
+use crate::sled::backup::restore_error::RestoreError;
+use crate::sled::commit::change::{ChangeGroup, Totals};
+use crate::sled::events::cursor;
+
+/// An archive, and the moment up to which it continues a backup: the target of a point-in-time recovery.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PointInTime {
+    /// The folder of the archive.
+    pub archive: PathBuf,
+    /// The last moment to restore; `None` for everything in the archive.
+    pub until: Option<Until>,
+}
+
+impl PointInTime {
+    /// The end of the archive.
+    pub fn newest(archive: impl Into<PathBuf>) -> Self {
+        Self { archive: archive.into(), until: None }
+    }
+}
+
+/// The groups of one log after a backup, up to a moment.
+pub(crate) struct ArchiveReader<'a> {
+    archive: &'a Path,
+    event_log: u32,
+    until: Option<Until>,
+    /// What the backup and the groups so far add up to.
+    totals: Totals,
+    pieces: vec::IntoIter<PieceName>,
+    /// The piece that is being read, and the rest of its groups.
+    current: Option<(PieceName, vec::IntoIter<ChangeGroup>)>,
+}
+
+impl<'a> ArchiveReader<'a> {
+    /// The history after a backup of the log `event_log` that adds up to `totals`.
+    pub(crate) fn after(
+        moment: &'a PointInTime,
+        event_log: u32,
+        totals: Totals,
+    ) -> Result<Self, RestoreError> {
+        let PointInTime { archive, until } = moment;
+        let find = || {
+            check_is_later(*until, event_log, &totals)?;
+            let mut pieces = pieces(archive)?;
+            pieces.retain(|piece| piece.event_log == event_log);
+            ensure!(
+                !pieces.is_empty(),
+                "{} has no piece of the log that the backup is of",
+                archive.display()
+            );
+            pieces.retain(|piece| piece.last_sequence > totals.last_sequence);
+            Ok(pieces.into_iter())
+        };
+        let pieces = find().map_err(RestoreError::unusable)?;
+        Ok(Self { archive, event_log, until: *until, totals, pieces, current: None })
+    }
+
+    /// The newest change of the backup and the groups so far.
+    pub(crate) fn position(&self) -> Position {
+        Position::newest(self.event_log, &self.totals)
+    }
+
+    /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError::NotWhole`] when the archive is not whole up to the moment.
+    pub(crate) fn next(&mut self) -> Result<Option<ChangeGroup>, RestoreError> {
+        loop {
+            let rest_of_piece = self.current.as_mut();
+            let next = rest_of_piece.and_then(|(piece, groups)| Some((*piece, groups.next()?)));
+            let Some((piece, group)) = next else {
+                if !self.begin_piece()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if group.last_sequence() <= self.totals.last_sequence {
+                // The backup has it.
+                continue;
+            }
+            let Some(group) = self.part_of(group).map_err(RestoreError::unusable)? else {
+                return Ok(None);
+            };
+            self.totals =
+                self.totals_after(&group, piece).map_err(|cause| self.not_whole(cause))?;
+            return Ok(Some(group));
+        }
+    }
+
+    /// Reads the next piece. Returns false if no piece is needed any more.
+    fn begin_piece(&mut self) -> Result<bool, RestoreError> {
+        let is_at_cursor = match self.until {
+            Some(Until::Cursor(until)) => until.revision.get() == self.totals.last_sequence,
+            _ => false,
+        };
+        if is_at_cursor {
+            return Ok(false);
+        }
+        let next = self.totals.last_sequence + 1;
+        let Some(piece) = self.pieces.next() else {
+            return match self.until {
+                Some(Until::Cursor(until)) => {
+                    Err(self.not_whole(anyhow!("it ends before the change {until}")))
+                }
+                _ => Ok(false),
+            };
+        };
+        if piece.first_sequence > next {
+            let (archive, last) = (self.archive.display(), piece.first_sequence - 1);
+            return Err(self.not_whole(anyhow!("{archive} lacks the changes {next} to {last}")));
+        }
+        let groups = read_piece(self.archive, piece).map_err(|cause| self.not_whole(cause))?;
+        self.current = Some((piece, groups.into_iter()));
+        Ok(true)
+    }
+
+    fn totals_after(&self, group: &ChangeGroup, piece: PieceName) -> anyhow::Result<Totals> {
+        let after = || {
+            ensure!(group.follows(&self.totals), "it is of another history");
+            self.totals.after(group)
+        };
+        after().with_context(|| format!("{} cannot be applied", piece.path(self.archive).display()))
+    }
+
+    fn not_whole(&self, cause: anyhow::Error) -> RestoreError {
+        RestoreError::not_whole(self.position(), cause)
+    }
+
+    /// The part of the next group up to the moment that the user asks for; `None` when the whole group is later.
+    fn part_of(&self, mut group: ChangeGroup) -> anyhow::Result<Option<ChangeGroup>> {
+        match self.until {
+            Some(Until::Time(time)) if group.at_ms > to_millis(time) => return Ok(None),
+            Some(Until::Cursor(until)) if until.revision.get() < group.first_sequence => {
+                return Ok(None);
+            }
+            Some(Until::Cursor(until)) if until.revision.get() <= group.last_sequence() => {
+                let sequence = until.revision.get();
+                ensure!(
+                    until == cursor(self.event_log, sequence, group.at_ms),
+                    "the archive has another change than {until} under its number"
+                );
+                let kept = sequence - group.first_sequence + 1;
+                group.changes.truncate(usize::try_from(kept)?);
+            }
+            _ => {}
+        }
+        Ok(Some(group))
+    }
+}
+
+/// Checks that the moment is not before a backup that adds up to `totals`.
+fn check_is_later(until: Option<Until>, event_log: u32, totals: &Totals) -> anyhow::Result<()> {
+    let newest = Position::newest(event_log, totals).cursor;
+    let is_later = match until {
+        None => true,
+        Some(Until::Time(time)) => to_millis(time) >= totals.last_at_ms,
+        Some(Until::Cursor(until)) => {
+            ensure!(
+                until.log >> 32 == u64::from(event_log),
+                "the cursor {until} is not of the log that the backup is of"
+            );
+            until.revision > newest.revision || until == newest
+        }
+    };
+    ensure!(
+        is_later,
+        "the backup is of a later moment, with the change {newest}; take an older backup"
+    );
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The one writer of an archive for one log of events.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+
+use crate::sled::backup::archive::{PieceName, pieces, read_piece, write_piece};
+use crate::sled::commit::change::{ChangeGroup, Totals};
+use crate::sled::open::{lock, sync_names};
+
+/// What the log of a store was when the store opened.
+#[derive(Debug)]
+pub(crate) struct LogAtOpen {
+    /// The name of the log of events.
+    pub(crate) event_log: u32,
+    /// The totals before each of the newest groups in the write-ahead log, and after the last one. An archive is of the same
+    /// history if its newest change leads to one of them.
+    marks: Vec<Totals>,
+}
+
+impl LogAtOpen {
+    /// The log whose changes add up to `totals`, and whose newest groups are these.
+    pub(crate) fn new(event_log: u32, totals: Totals, groups: &[ChangeGroup]) -> Self {
+        let marks = groups.iter().map(ChangeGroup::totals_before).chain([totals]);
+        Self { event_log, marks: marks.collect() }
+    }
+
+    /// The numbers of the first and the last mark.
+    fn known(&self) -> (u64, u64) {
+        let sequence = |mark: Option<&Totals>| mark.map_or(0, |mark| mark.last_sequence);
+        (sequence(self.marks.first()), sequence(self.marks.last()))
+    }
+}
+
+pub(crate) struct ArchiveWriter {
+    directory: PathBuf,
+    event_log: u32,
+    newest: Option<PieceName>,
+    /// Keeps the servers of other copies of the data folder out: they have the same log.
+    _lock: File,
+}
+
+impl ArchiveWriter {
+    /// Opens an archive for the log of a store, and makes a missing one. Fails if the archive has another history of this
+    /// log. Returns also the changes that the archive lacks and the store does not have in its write-ahead log any more.
+    pub(crate) fn open(
+        directory: &Path,
+        log: &LogAtOpen,
+    ) -> anyhow::Result<(Self, Option<(u64, u64)>)> {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(cause)
+                    .with_context(|| format!("cannot make the folder {}", directory.display()));
+            }
+            _ => {}
+        }
+        let event_log = log.event_log;
+        let lock = lock(&directory.join(format!("{event_log:08x}.lock")))?;
+        // A kill may have come between the rename of a piece and the sync of its name.
+        sync_names(directory)?;
+        let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
+        let mut writer = Self { directory: directory.to_owned(), event_log, newest, _lock: lock };
+        let (first_known, last_known) = log.known();
+        let Some(newest) = newest else {
+            if first_known == last_known {
+                // Without this piece, a restore of a backup without later changes would find none of its log.
+                writer.write(first_known + 1, last_known, &[])?;
+            }
+            return Ok((writer, None));
+        };
+        let archived = newest.last_sequence;
+        if archived < first_known {
+            return Ok((writer, Some((archived + 1, first_known))));
+        }
+        let mark = log.marks.iter().find(|mark| mark.last_sequence == archived);
+        let is_same_history = match (mark, read_piece(directory, newest)?.last()) {
+            (Some(mark), Some(group)) => {
+                let after = group.totals_before().after(group)?;
+                (after.plants, after.digest) == (mark.plants, mark.digest)
+            }
+            // A piece that says where the archive begins.
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        ensure!(
+            is_same_history,
+            "its newest change has the number {archived}, and the data folder has other changes: the folder is an older copy, \
+             or was one; restore a backup instead, or begin another archive"
+        );
+        Ok((writer, None))
+    }
+
+    /// The number of the newest change in the archive; 0 before the first one.
+    pub(crate) fn archived(&self) -> u64 {
+        self.newest.map_or(0, |piece| piece.last_sequence)
+    }
+
+    /// Writes the groups from the first to the last of these numbers, which the archive lacks, as a piece.
+    pub(crate) fn append(
+        &mut self,
+        first_sequence: u64,
+        last_sequence: u64,
+        payloads: &[Vec<u8>],
+    ) -> anyhow::Result<()> {
+        match self.newest.map(|piece| piece.path(&self.directory)) {
+            Some(newest) => ensure!(
+                newest.try_exists()?,
+                "{} is gone, so this is not the archive: mount it, or start the server again to begin a new one",
+                newest.display()
+            ),
+            None => log::info!(
+                "the archive {} begins with the change {first_sequence}: a restore needs a backup of that moment or later",
+                self.directory.display()
+            ),
+        }
+        self.write(first_sequence, last_sequence, payloads)
+    }
+
+    fn write(
+        &mut self,
+        first_sequence: u64,
+        last_sequence: u64,
+        payloads: &[Vec<u8>],
+    ) -> anyhow::Result<()> {
+        let piece = PieceName { event_log: self.event_log, first_sequence, last_sequence };
+        write_piece(&self.directory, piece, payloads)?;
+        self.newest = Some(piece);
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Back-pressure: how long a group waits so that compaction keeps up.
+//!
+//! Without it, all writes would stop when the active memtable is full before the immutable one is a table. Instead, each
+//! group waits a little and early (RocksDB calls this delayed writes). Reads never wait.
+
+use std::time::Duration;
+
+/// The longest wait of a group.
+const DELAY_MAX: Duration = Duration::from_millis(10);
+
+/// While a memtable is being written as a table, groups wait once the next memtable is this full.
+const FULL_FROM: f64 = 0.25;
+
+/// Groups wait while there are more tables than this: merges then lag behind.
+const TABLES_FROM: usize = 20;
+
+/// With this many tables, the wait is the longest.
+const TABLES_MAX: usize = 60;
+
+/// How long the next group waits. `fill_ratio` says how full the active memtable is, from 0 to 1.
+pub(crate) fn delay(is_flushing: bool, fill_ratio: f64, tables: usize) -> Duration {
+    let of_flush = if is_flushing { (fill_ratio - FULL_FROM) / (1.0 - FULL_FROM) } else { 0.0 };
+    let of_merges = tables.saturating_sub(TABLES_FROM) as f64 / (TABLES_MAX - TABLES_FROM) as f64;
+    DELAY_MAX.mul_f64(of_flush.max(of_merges).clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_waits_the_longer_the_further_compaction_lags_and_never_for_long() {
+        let none = Duration::ZERO;
+        assert_eq!(delay(false, 1.0, TABLES_FROM), none);
+        assert_eq!(delay(true, FULL_FROM, 0), none);
+        assert!(none < delay(true, 0.5, 0) && delay(true, 0.5, 0) < delay(true, 0.9, 0));
+        assert!(none < delay(false, 0.0, TABLES_FROM + 1));
+        assert_eq!(delay(true, 1.0, 0), DELAY_MAX);
+        assert_eq!(delay(false, 0.0, 10 * TABLES_MAX), DELAY_MAX);
+    }
+}

@@ -1,0 +1,229 @@
+//! The changes of a group, as the write-ahead log keeps them, and the totals that they lead to.
+
+use std::num::Wrapping;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, ensure};
+use plant_domain::PlantId;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::EventKind;
+use crate::event::to_millis;
+use crate::format::Format;
+use crate::record::{EncodedPlant, PlantRecord};
+use crate::sled::keys::{MAX_SEQUENCE, plant_key};
+
+const EVENT: Format = Format { name: "an event", oldest: 1, newest: 1 };
+const GROUP: Format = Format { name: "a record of the write-ahead log", oldest: 1, newest: 1 };
+
+/// What all changes up to an event add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    /// The sequence number of that event; 0 before the first one.
+    pub(crate) last_sequence: u64,
+    /// The time of that event, in milliseconds since 1970.
+    pub(crate) last_at_ms: u64,
+    pub(crate) plants: u64,
+    /// The sum of the digests of all plants.
+    pub(crate) digest: Digest,
+    /// All events from this number on are stored. Older ones may remain.
+    pub(crate) stored_from: u64,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        let digest = Digest::default();
+        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, stored_from: 1 }
+    }
+}
+
+impl Totals {
+    pub(crate) fn after(&self, group: &ChangeGroup) -> anyhow::Result<Self> {
+        let Self { mut plants, mut digest, stored_from, .. } = *self;
+        for change in &group.changes {
+            plants = match change.kind {
+                EventKind::Created => plants.checked_add(1),
+                EventKind::Updated => Some(plants),
+                EventKind::Deleted => plants.checked_sub(1),
+            }
+            .context("the count of plants is wrong")?;
+            digest += change.digest;
+        }
+        let last_sequence = self.last_sequence + group.changes.len() as u64;
+        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, stored_from })
+    }
+}
+
+/// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
+/// chance of one in 2^64; they do not guard against an attacker.
+pub(crate) type Digest = Wrapping<u64>;
+
+/// The digest of one entry: an id with the record of the plant, or with its tag.
+pub(crate) fn digest(id: PlantId, value: &[u8]) -> Digest {
+    hash(&plant_key(id), value)
+}
+
+/// Digests are on disk, so the hash must never change.
+fn hash(key: &[u8], value: &[u8]) -> Digest {
+    Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
+}
+
+/// A change without its content, and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EventRecord {
+    pub(crate) kind: EventKind,
+    pub(crate) id: i64,
+    /// When the group of the change was decided, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+}
+
+impl EventRecord {
+    /// More than the bytes of any event.
+    const BYTES: usize = 24;
+
+    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        EVENT.encode(self, Self::BYTES)
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> anyhow::Result<Self> {
+        EVENT.decode(value).context("an event is damaged")
+    }
+}
+
+/// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChangeGroup {
+    /// The sequence number of the first change's event. Those of the other changes follow without a gap.
+    pub(crate) first_sequence: u64,
+    pub(crate) plants_before: u64,
+    pub(crate) digest_before: Digest,
+    /// When the group was decided, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl ChangeGroup {
+    /// A group of this moment without changes yet, after these totals.
+    pub(crate) fn after(totals: &Totals, capacity: usize) -> Self {
+        Self {
+            first_sequence: totals.last_sequence + 1,
+            plants_before: totals.plants,
+            digest_before: totals.digest,
+            at_ms: to_millis(SystemTime::now()),
+            changes: Vec::with_capacity(capacity),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        /// About how many bytes a change takes.
+        const CHANGE_BYTES: usize = 96;
+        GROUP.encode(self, CHANGE_BYTES * (1 + self.changes.len()))
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
+        let group: Self =
+            GROUP.decode(payload).context("a record of the write-ahead log is damaged")?;
+        ensure!(
+            (1..=MAX_SEQUENCE).contains(&group.first_sequence),
+            "a record of the write-ahead log begins with the impossible number {}",
+            group.first_sequence
+        );
+        Ok(group)
+    }
+
+    /// What the changes before this group add up to. Which events are stored is not known, so all of them are taken to be;
+    /// nor is the time of the last one known.
+    pub(crate) fn totals_before(&self) -> Totals {
+        Totals {
+            last_sequence: self.first_sequence - 1,
+            last_at_ms: 0,
+            plants: self.plants_before,
+            digest: self.digest_before,
+            stored_from: 1,
+        }
+    }
+
+    /// Whether this is the next group after these totals.
+    pub(crate) fn follows(&self, totals: &Totals) -> bool {
+        let Totals { last_sequence, plants, digest, .. } = *totals;
+        (self.first_sequence, self.plants_before, self.digest_before)
+            == (last_sequence + 1, plants, digest)
+    }
+
+    /// The plants after its changes; `None` for a deleted plant.
+    pub(crate) fn decode_records(&self) -> anyhow::Result<Vec<Option<PlantRecord<'_>>>> {
+        let records = self.changes.iter().map(|change| change.record.as_ref());
+        records.map(|record| record.map(EncodedPlant::decode).transpose()).collect()
+    }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        (self.first_sequence + self.changes.len() as u64).saturating_sub(1)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) kind: EventKind,
+    pub(crate) id: i64,
+    /// The tag of the plant before the change.
+    pub(crate) tag_before: Option<Box<str>>,
+    /// What the change adds to the digest of all plants: the plant after it, less the plant before.
+    pub(crate) digest: Digest,
+    /// The plant after the change; `None` when it was deleted.
+    pub(crate) record: Option<EncodedPlant>,
+}
+
+impl Change {
+    /// The change of a plant from one state, with its tag, to a different one.
+    pub(crate) fn new(
+        kind: EventKind,
+        id: PlantId,
+        before: Option<&EncodedPlant>,
+        tag_before: Option<Box<str>>,
+        after: Option<EncodedPlant>,
+    ) -> Self {
+        let digest_of = |record: Option<&EncodedPlant>| {
+            record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
+        };
+        let digest = digest_of(after.as_ref()) - digest_of(before);
+        Self { kind, id: id.get(), tag_before, digest, record: after }
+    }
+
+    pub(crate) const fn event(&self, at_ms: u64) -> EventRecord {
+        EventRecord { kind: self.kind, id: self.id, at_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_an_entry_is_the_same_in_every_version() {
+        // XXH3 has a path for each range of lengths.
+        for (length, digest) in [
+            (0, 3_631_226_311_945_554_131),
+            (3, 11_029_246_363_082_579_538),
+            (100, 1_989_054_143_599_635_995),
+            (1_000, 10_415_174_115_763_034_001),
+        ] {
+            assert_eq!(hash(b"key", &vec![7; length]), Wrapping(digest), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_number_that_no_store_gets_to_is_an_error() {
+        for (first_sequence, is_right) in [
+            (0, false),
+            (1, true),
+            (MAX_SEQUENCE, true),
+            (MAX_SEQUENCE + 1, false),
+            (u64::MAX, false),
+        ] {
+            let group = ChangeGroup { first_sequence, ..ChangeGroup::after(&Totals::default(), 0) };
+            let payload = group.encode().expect("small");
+            assert_eq!(ChangeGroup::decode(&payload).is_ok(), is_right, "{first_sequence}");
+        }
+    }
+}

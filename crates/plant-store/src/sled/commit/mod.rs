@@ -1,0 +1,324 @@
+//! Group commit: the one thread that writes.
+//!
+//! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
+//! write-ahead log as one record, makes the group visible in the memtable, and answers. It never waits for a group to
+//! fill.
+
+pub(crate) mod back_pressure;
+pub(crate) mod change;
+pub(crate) mod recovery;
+pub(crate) mod write_ahead_log;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, ensure};
+use plant_domain::PlantId;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use self::back_pressure::delay;
+use self::change::{Change, ChangeGroup};
+use self::write_ahead_log::{WriteAheadLog, payload_of};
+use crate::fault;
+use crate::record::{EncodedPlant, PlantRecord};
+use crate::sled::backup::archive::thread::Archiver;
+use crate::sled::compaction::thread::CompactionThread;
+use crate::sled::health::disk_space::DiskSpace;
+use crate::sled::health::metrics::EngineMetrics;
+use crate::sled::health::{LOOK_INTERVAL, StoreHealth, Watch};
+use crate::sled::tree::MergeTree;
+use crate::write::{Decision, Write};
+use crate::{Revision, StoreError};
+
+const MAX_GROUP: usize = 1024;
+
+/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking the thread would take
+/// longer.
+const AWAKE: Duration = Duration::from_micros(200);
+
+/// After this many groups of one write each, one client counts as writing alone.
+const ALONE_AFTER: u32 = 8;
+
+pub(crate) type Outcome = Result<Decision, StoreError>;
+
+/// A write, and the sender for its outcome, which is dropped when the store fails.
+pub(crate) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
+
+#[derive(Debug)]
+pub(crate) enum Message {
+    Write(WaitingWrite),
+    /// Many writes, and the permit that they hold until they are carried out.
+    Import(Vec<WaitingWrite>, OwnedSemaphorePermit),
+    /// Carry out the waiting writes, report that, and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// Takes all waiting messages, at least one. Polls for `awake`, then sleeps until a message comes. Returns false when
+/// the queue is closed and empty.
+fn receive(
+    messages: &mut mpsc::Receiver<Message>,
+    received: &mut Vec<Message>,
+    awake: Duration,
+) -> bool {
+    let begun = Instant::now();
+    while messages.is_empty() && begun.elapsed() < awake {
+        thread::yield_now();
+    }
+    messages.blocking_recv_many(received, MAX_GROUP) > 0
+}
+
+/// The state of the commit thread.
+pub(crate) struct Committer {
+    pub(crate) tree: Arc<MergeTree>,
+    pub(crate) write_ahead_log: WriteAheadLog,
+    /// Frees the other segment of the log.
+    pub(crate) compaction: CompactionThread,
+    pub(crate) archive: Option<Arc<Archiver>>,
+    pub(crate) changes_in_memory: usize,
+    pub(crate) health: Arc<StoreHealth>,
+    pub(crate) disk_space: Arc<DiskSpace>,
+    pub(crate) metrics: Arc<EngineMetrics>,
+}
+
+/// Starts the commit thread, and a watchdog for that thread. The watchdog ends with the commit thread.
+pub(crate) fn spawn(
+    mut committer: Committer,
+    mut messages: mpsc::Receiver<Message>,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let watched = Arc::clone(&committer.health);
+    let (alive, commit_thread_alive) = std::sync::mpsc::channel::<()>();
+    let commit_thread = thread::Builder::new()
+        .name("plant-commit".to_owned())
+        .spawn(move || {
+            let _alive = alive;
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| committer.run(&mut messages)));
+            if ended.is_err() {
+                committer.health.fail(anyhow!("the commit thread panicked"));
+            }
+            if let Some(archive) = &committer.archive {
+                archive.end();
+            }
+        })
+        .context("cannot start the commit thread")?;
+    let watchdog = thread::Builder::new()
+        .name("plant-watchdog".to_owned())
+        .spawn(move || {
+            let mut watch = Watch::default();
+            // `alive` is dropped when the commit thread ends.
+            while let Err(RecvTimeoutError::Timeout) =
+                commit_thread_alive.recv_timeout(LOOK_INTERVAL)
+            {
+                watch.look(&watched);
+            }
+        })
+        .context("cannot start the watchdog thread")?;
+    Ok(vec![commit_thread, watchdog])
+}
+
+impl Committer {
+    /// Carries out messages until the queue is closed and empty, or the store has failed.
+    fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
+        let mut received = Vec::with_capacity(MAX_GROUP);
+        let mut waiting = Vec::with_capacity(MAX_GROUP);
+        let (mut permits, mut closing) = (Vec::new(), Vec::new());
+        let (mut alone, mut awake) = (0_u32, Duration::ZERO);
+        while receive(messages, &mut received, awake) {
+            for message in received.drain(..) {
+                match message {
+                    Message::Write(write) => waiting.push(write),
+                    Message::Import(writes, permit) => {
+                        waiting.extend(writes);
+                        permits.push(permit);
+                    }
+                    Message::Close(done) => {
+                        messages.close();
+                        closing.push(done);
+                    }
+                }
+            }
+            alone = if waiting.len() == 1 { alone.saturating_add(1) } else { 0 };
+            awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO };
+            while !waiting.is_empty() {
+                if self.health.failure().is_some() {
+                    // The waiting callers learn of the failure when the queue is dropped.
+                    return;
+                }
+                self.commit_and_answer(&mut waiting);
+            }
+            permits.clear();
+        }
+        if self.health.failure().is_some() {
+            return;
+        }
+        self.health.group_begins();
+        let ended = self.last_flush();
+        self.health.group_ends();
+        if let Err(cause) = ended {
+            self.health.fail(cause);
+        }
+        for done in closing {
+            let _ = done.send(());
+        }
+    }
+
+    /// Carries out the oldest waiting writes, at most [`MAX_GROUP`], as one group.
+    fn commit_and_answer(&mut self, waiting: &mut Vec<WaitingWrite>) {
+        let (writes, answers): (Vec<_>, Vec<_>) =
+            waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
+        self.health.group_begins();
+        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
+            .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
+        self.health.group_ends();
+
+        match committed {
+            Ok(decided) => {
+                fault::point("before-answers");
+                for (answer, decided) in answers.into_iter().zip(decided) {
+                    // The caller may be canceled.
+                    let _ = answer.send(decided);
+                }
+            }
+            // A caller whose sender is dropped finds the failure in `health`.
+            Err(cause) => self.health.fail(cause),
+        }
+    }
+
+    /// Decides each write on the result of the writes before it, and makes the changes durable. After an error, it is
+    /// unknown which changes are on disk.
+    fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
+        fault::point("before-decision");
+        let (begun, count) = (Instant::now(), writes.len());
+        let refuse_all = || (0..count).map(|_| Err(StoreError::DiskFull)).collect();
+        if self.disk_space.is_full() {
+            return Ok(refuse_all());
+        }
+        let mut group = ChangeGroup::after(&self.tree.read().totals, count);
+        let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
+        let mut all_decided = Vec::with_capacity(count);
+        for write in writes {
+            let id = write.id();
+            let plant = match plants.entry(id) {
+                Entry::Occupied(plant) => plant.into_mut(),
+                Entry::Vacant(place) => {
+                    let record = self.tree.record(id);
+                    place.insert(record.with_context(|| format!("reading plant {id}"))?)
+                }
+            };
+            let revision = group.first_sequence + group.changes.len() as u64;
+            let current = plant.as_ref().map(|record| record.decode()?.to_kept_plant(id));
+            let current = current
+                .transpose()
+                .with_context(|| format!("the record of plant {id} is damaged"))?;
+            let tag_before = current.as_ref().and_then(|current| current.stored.plant.tag());
+            let tag_before = tag_before.map(Box::from);
+            let decision = write.decide(current, Revision::from(revision));
+            if let Ok(decision) = &decision
+                && let Some(kind) = decision.event
+            {
+                let after = decision.after().map(|it| PlantRecord::of(it).encode()).transpose()?;
+                let change = Change::new(kind, id, plant.as_ref(), tag_before, after.clone());
+                group.changes.push(change);
+                *plant = after;
+            }
+            all_decided.push(decision);
+        }
+        if !group.changes.is_empty() {
+            let payload = payload_of(&group)?;
+            if !self.append(&payload)? {
+                return Ok(refuse_all());
+            }
+            fault::point("after-log-append");
+            if let Some(archive) = &self.archive {
+                archive.add(group.first_sequence, group.last_sequence(), payload);
+            }
+            self.metrics.commit.note_commit(group.changes.len(), begun.elapsed());
+            let made = all_decided.iter().flatten().filter(|decision| decision.event.is_some());
+            let plants: Vec<_> =
+                made.map(|decision| decision.after().map(PlantRecord::of)).collect();
+            self.tree.apply(&group, &plants)?;
+            fault::point("after-shown");
+        }
+        Ok(all_decided)
+    }
+
+    /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
+    /// while the disk is full: no table has the changes in that segment yet.
+    fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
+        let (changes, tables) = {
+            let levels = self.tree.read();
+            (levels.active_changes(), levels.tables.len())
+        };
+        if changes >= self.changes_in_memory || !self.write_ahead_log.has_room_for(payload) {
+            if !self.wait_for_compaction()? {
+                return Ok(false);
+            }
+            // The wait may have been so long that the store has failed and the callers have got the error.
+            self.health.check()?;
+            if let Some(archive) = &self.archive {
+                // The other segment ends before the memtable that is about to be frozen.
+                let last_in_segment = self.tree.read().first_sequence() - 1;
+                archive.wait_until_archived(last_in_segment);
+            }
+            fault::point("before-segment-switch");
+            self.write_ahead_log.switch_segment();
+            fault::point("after-segment-switch");
+            self.flush()?;
+        } else {
+            let fill_ratio = self
+                .write_ahead_log
+                .fill_ratio()
+                .max(changes as f64 / self.changes_in_memory as f64);
+            let delay = delay(self.compaction.is_flushing(), fill_ratio, tables);
+            if !delay.is_zero() {
+                thread::sleep(delay);
+                self.metrics.delayed_seconds.observe(delay.as_secs_f64());
+            }
+        }
+        let begun = Instant::now();
+        self.write_ahead_log.append(payload)?;
+        self.metrics.sync_seconds.observe(begun.elapsed().as_secs_f64());
+        Ok(true)
+    }
+
+    /// Waits until the last memtable is a table. Returns false when the disk is full.
+    fn wait_for_compaction(&mut self) -> anyhow::Result<bool> {
+        if !self.compaction.is_flushing() {
+            return Ok(true);
+        }
+        let begun = Instant::now();
+        self.health.waits_for_compaction(true);
+        let waited = self.compaction.wait(&self.disk_space);
+        self.health.waits_for_compaction(false);
+        self.metrics.stopped_seconds.observe(begun.elapsed().as_secs_f64());
+        waited
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        let (immutable, totals) = self.tree.freeze()?;
+        self.compaction.begin(immutable, totals)
+    }
+
+    /// Writes all memtables as tables when the repository closes, so that the next start has nothing to replay.
+    fn last_flush(&mut self) -> anyhow::Result<()> {
+        fault::point("before-last-flush");
+        let mut is_written = self.wait_for_compaction()?;
+        if is_written && self.tree.read().active_changes() > 0 {
+            self.flush()?;
+            is_written = self.wait_for_compaction()?;
+        }
+        if let Some(archive) = &self.archive {
+            archive.end_and_wait();
+        }
+        ensure!(
+            is_written,
+            "the disk is full; everything acknowledged is in the write-ahead log, and the next start with room \
+             writes it as a table"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Recovery: the groups in the write-ahead log that no table has yet.
+
+use anyhow::{Context as _, ensure};
+
+use crate::sled::commit::change::{ChangeGroup, Totals};
+use crate::sled::health::findings::Findings;
+use crate::sled::memtable::Memtable;
+
+/// Puts the groups after `in_tables` into memtables, oldest first, and returns these with the totals that they lead to. There
+/// is more than one memtable only after a finding: groups between them are lost. `groups` are in no particular order.
+///
+/// When nothing is known of the tables, only the newest groups without a gap are taken: older ones may be remains of
+/// segments that were overwritten, and then tables have newer changes.
+pub(crate) fn replay(
+    in_tables: Option<Totals>,
+    groups: Vec<ChangeGroup>,
+    findings: &mut Findings,
+) -> anyhow::Result<(Vec<Memtable>, Totals)> {
+    let mut runs = consecutive(groups);
+    let newest_sequence = runs.last().map_or(0, ConsecutiveGroups::last_sequence);
+    let in_tables = in_tables.unwrap_or_else(|| {
+        runs.drain(..runs.len().saturating_sub(1));
+        runs.first().map_or_else(Totals::default, ConsecutiveGroups::totals_before)
+    });
+    let mut totals = in_tables;
+    if newest_sequence < totals.last_sequence {
+        findings.add(format_args!(
+            "the changes between number {newest_sequence} and {} are missing in the write-ahead log",
+            totals.last_sequence
+        ))?;
+    }
+    // A segment that is being overwritten still ends with older groups.
+    runs.retain(|run| run.last_sequence() > in_tables.last_sequence);
+    let mut memtables = Vec::with_capacity(runs.len());
+    for run in runs {
+        let before = run.totals_before();
+        if before.last_sequence > totals.last_sequence {
+            findings.add(format_args!(
+                "the changes between number {} and {} are lost from the write-ahead log",
+                totals.last_sequence, run.0.first_sequence
+            ))?;
+            totals = Totals { stored_from: totals.stored_from, ..before };
+        }
+        let applied = run.apply(totals).context("the write-ahead log cannot be applied");
+        if let Some((memtable, after)) = findings.value_of(applied)? {
+            memtables.push(memtable);
+            totals = after;
+        }
+    }
+    Ok((memtables, totals))
+}
+
+/// The newest of these groups without a gap between them, oldest first.
+pub(crate) fn newest_run(groups: &[ChangeGroup]) -> Vec<ChangeGroup> {
+    let newest = consecutive(groups.to_vec()).pop();
+    newest.map_or_else(Vec::new, |run| [run.0].into_iter().chain(run.1).collect())
+}
+
+/// Groups without a gap between them: the first one, and the others.
+struct ConsecutiveGroups(ChangeGroup, Vec<ChangeGroup>);
+
+impl ConsecutiveGroups {
+    fn last_sequence(&self) -> u64 {
+        self.1.last().unwrap_or(&self.0).last_sequence()
+    }
+
+    fn totals_before(&self) -> Totals {
+        self.0.totals_before()
+    }
+
+    /// The memtable of the groups after these totals, and the totals that the memtable leads to.
+    fn apply(self, mut totals: Totals) -> anyhow::Result<(Memtable, Totals)> {
+        let in_tables = totals.last_sequence;
+        let mut memtable = Memtable::after(in_tables);
+        for group in [self.0].into_iter().chain(self.1) {
+            if group.last_sequence() > in_tables {
+                ensure!(group.follows(&totals), "it does not follow the tables");
+                totals = totals.after(&group)?;
+                memtable.apply(&group, &group.decode_records()?)?;
+            }
+        }
+        Ok((memtable, totals))
+    }
+}
+
+/// The stretches of groups without a gap between them, oldest first.
+fn consecutive(mut groups: Vec<ChangeGroup>) -> Vec<ConsecutiveGroups> {
+    groups.sort_unstable_by_key(|group| group.first_sequence);
+    let mut runs: Vec<ConsecutiveGroups> = Vec::new();
+    for group in groups {
+        match runs.last_mut() {
+            Some(run) if run.last_sequence() + 1 == group.first_sequence => run.1.push(group),
+            _ => runs.push(ConsecutiveGroups(group, Vec::new())),
+        }
+    }
+    runs
+}

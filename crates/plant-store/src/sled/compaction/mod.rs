@@ -1,0 +1,309 @@
+//! Compaction: an immutable memtable becomes a table, and tables of similar size are merged into one.
+
+pub(crate) mod merge;
+mod merge_under_way;
+mod size_tiers;
+pub(crate) mod table_builder;
+pub(crate) mod thread;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, bail};
+
+use self::merge::Tables;
+use self::merge_under_way::{MergeUnderWay, SEAL_PATIENCE, Sealed};
+use self::size_tiers::tables_to_merge;
+use crate::fault;
+use crate::sled::commit::change::Totals;
+use crate::sled::events::EventLog;
+use crate::sled::files::Files;
+use crate::sled::health::disk_space::DiskSpace;
+use crate::sled::health::metrics::EngineMetrics;
+use crate::sled::manifest::Manifest;
+use crate::sled::memtable::Memtable;
+use crate::sled::tables::Table;
+use crate::sled::tree::{MergeTree, with_newest};
+
+/// The only writer of tables and of the manifest in an open database.
+pub(crate) struct Compactor {
+    pub(crate) files: Files,
+    pub(crate) manifest: Manifest,
+    pub(crate) tree: Arc<MergeTree>,
+    events: EventLog,
+    disk_space: Arc<DiskSpace>,
+    metrics: Arc<EngineMetrics>,
+    /// The last merge that is not yet sealed advances. A merge of newer tables interrupts one of older tables, which may
+    /// take minutes, so that small tables do not pile up behind it.
+    merges: Vec<MergeUnderWay>,
+    /// The threads that seal tables report here.
+    seals: (SyncSender<Sealed>, Receiver<Sealed>),
+}
+
+impl Compactor {
+    /// The compactor of the tables that the manifest names and the tree has.
+    pub(crate) fn new(
+        files: Files,
+        manifest: Manifest,
+        events: EventLog,
+        disk_space: Arc<DiskSpace>,
+        metrics: Arc<EngineMetrics>,
+    ) -> Self {
+        let tree = Arc::clone(&events.tree);
+        let seals = sync_channel(1);
+        Self { files, manifest, tree, events, disk_space, metrics, merges: Vec::new(), seals }
+    }
+
+    /// Writes a memtable, whose last event leads to `totals`, as a table.
+    pub(crate) fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
+        if self.disk_is_full()? {
+            self.disk_space.wait().context("waiting for room on the disk")?;
+        }
+        let begun = Instant::now();
+        let stored_from = self.events.stored_from(&totals, SystemTime::now())?;
+        let totals = Totals { stored_from, ..totals };
+        let table = write_table(&self.files, &mut self.manifest, memtable, totals)?;
+        self.tree.flushed(with_newest(&self.tree.tables(), table), stored_from);
+        self.metrics.flush_seconds.inc_by(begun.elapsed().as_secs_f64());
+        fault::point("after-flush");
+        Ok(())
+    }
+
+    /// Looks at the room on the disk, and advances the merges a little. Returns false when there is nothing to merge now.
+    pub(crate) fn advance(&mut self) -> anyhow::Result<bool> {
+        if self.disk_is_full()? {
+            return Ok(false);
+        }
+        let begun = Instant::now();
+        self.begin_merge()?;
+        let filling = self.merges.iter_mut().rev().find(|merge| merge.is_filling());
+        let patience = if filling.is_some() { Duration::ZERO } else { SEAL_PATIENCE };
+        if let Some(merge) = filling {
+            fault::point("before-merge-step");
+            if !merge.advance()? {
+                merge.begin_seal(&self.files, self.seals.0.clone())?;
+            }
+        }
+        let is_merging = !self.merges.is_empty();
+        if is_merging && let Ok((number, sealed)) = self.seals.1.recv_timeout(patience) {
+            self.end_merge(number, sealed.context("merging tables")?)?;
+        }
+        self.metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
+        Ok(is_merging)
+    }
+
+    /// Begins to merge the tables that should be one, if there are any newer than those in merges, and the disk has
+    /// room.
+    fn begin_merge(&mut self) -> anyhow::Result<()> {
+        let tables = self.tree.tables();
+        let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
+        let free: Vec<_> = tables.iter().take_while(is_free).collect();
+        let size = |table: &&Arc<Table>| (table.entry_bytes(), table.summary.plant_entries);
+        let sizes: Vec<_> = free.iter().map(size).collect();
+        let Some(mut inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
+            return Ok(());
+        };
+        let bytes_of = |inputs: &[&Arc<Table>]| inputs.iter().map(|it| it.metadata.bytes).sum();
+        // On a small disk, the newer ones alone may fit.
+        while !self.disk_space.has_room_for(bytes_of(&free[inputs.clone()])) {
+            inputs.end -= 1;
+            if inputs.len() < 2 {
+                return Ok(());
+            }
+        }
+        let is_oldest = inputs.end == tables.len();
+        let inputs: Tables = tables[inputs].into();
+        let number = self.manifest.next_table;
+        self.manifest.next_table += 1;
+        let stored_from = self.manifest.totals.stored_from;
+        self.merges.push(MergeUnderWay::begin(
+            &self.files,
+            number,
+            inputs,
+            is_oldest,
+            stored_from,
+        )?);
+        Ok(())
+    }
+
+    /// Puts the result of a merge in the place of its inputs.
+    fn end_merge(&mut self, number: u64, table: Table) -> anyhow::Result<()> {
+        let merge = self.merges.iter().position(|merge| merge.number == number);
+        let merge = self.merges.remove(merge.context("a table was sealed that nobody waits for")?);
+        let mut tables = self.tree.tables().to_vec();
+        let place = tables.iter().position(|table| merge.has_input(table));
+        let Some(place) = place else { bail!("the inputs of a merge are not in the tree") };
+        tables.retain(|table| !merge.has_input(table));
+        tables.insert(place, Arc::new(table));
+
+        self.manifest.tables = tables.iter().map(|table| table.metadata).collect();
+        self.files.write_manifest(&self.manifest)?;
+        fault::point("before-merge-shown");
+        self.tree.merged(tables.into());
+        // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
+        for input in merge.inputs.iter().rev() {
+            fault::point("before-input-removed");
+            // Readers may still have the table open.
+            self.files.remove_table(input.metadata.number)?;
+        }
+        fault::point("after-merge");
+        Ok(())
+    }
+
+    /// Measures the free space. On a full disk, abandons all unfinished merges: their files must not keep the disk full.
+    fn disk_is_full(&mut self) -> anyhow::Result<bool> {
+        self.disk_space.look();
+        let is_full = self.disk_space.is_full();
+        if is_full {
+            self.abandon_merges()?;
+        }
+        Ok(is_full)
+    }
+
+    /// Ends all unfinished merges, and removes their files.
+    pub(crate) fn abandon_merges(&mut self) -> anyhow::Result<()> {
+        for merge in self.merges.drain(..) {
+            let number = merge.number;
+            merge.abandon(&self.seals.1);
+            self.files.remove_table(number)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a memtable as a table, and the manifest that names it. Returns when both are on disk.
+pub(crate) fn write_table(
+    files: &Files,
+    manifest: &mut Manifest,
+    memtable: &Memtable,
+    totals: Totals,
+) -> anyhow::Result<Table> {
+    let number = manifest.next_table;
+    fault::point("before-table-write");
+    let mut table = files.create_table(number, memtable.plants.len(), files.advances())?;
+    memtable.write_to(&mut table, totals.stored_from).context("writing a table")?;
+    let metadata = files.seal(table.finish(memtable.sequences())?, number)?;
+    let table = files.open_table(metadata)?;
+    manifest.next_table += 1;
+    manifest.totals = totals;
+    manifest.tables.insert(0, metadata);
+    files.write_manifest(manifest)?;
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use plant_domain::PlantId;
+
+    use super::*;
+    use crate::record::PlantRecord;
+    use crate::sled::commit::change::{Change, ChangeGroup};
+    use crate::sled::health::StoreHealth;
+    use crate::sled::health::disk_space::ENOUGH_BYTES;
+    use crate::sled::reader::PlantReader;
+    use crate::{EventCursor, EventKind, EventRetention, EventsAfter};
+
+    /// So many that a merge of four memtables takes more than one step.
+    const PLANTS_OF_A_MEMTABLE: usize = 1_000;
+
+    /// Writes a memtable of new plants as a table.
+    fn flush_next(compactor: &mut Compactor) {
+        let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
+        for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
+            let id = PlantId::from(revision.cast_signed());
+            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
+            let record = record.encode().expect("encodes");
+            group.changes.push(Change::new(EventKind::Created, id, None, None, Some(record)));
+        }
+        let plants = group.decode_records().expect("decodes");
+        compactor.tree.apply(&group, &plants).expect("it follows");
+        let (memtable, totals) = compactor.tree.freeze().expect("the last one is a table");
+        compactor.flush(&memtable, totals).expect("writes");
+    }
+
+    fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
+        let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
+        let retention = EventRetention::new(1, Duration::ZERO);
+        let health = Arc::new(StoreHealth::default());
+        let files = Files::in_directory(directory, 0, Arc::clone(&health));
+        files.make().expect("an empty folder");
+        let file = tempfile::tempfile().expect("a file");
+        let events = EventLog { tree, id: 7, retention };
+        let disk_space = DiskSpace::new(free_bytes, file, directory.to_owned(), health);
+        let manifest = Manifest::new([0; 16], 7);
+        Compactor::new(files, manifest, events, Arc::new(disk_space), Arc::default())
+    }
+
+    #[test]
+    fn a_lost_cursor_is_refused_also_if_it_is_the_one_before_the_oldest_kept_event() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(u64::MAX));
+        (0..2).for_each(|_| flush_next(&mut compactor));
+        // Only this event is kept. The one before has the same time.
+        let EventCursor { revision, log } = compactor.events.newest();
+        let is_known = |log| {
+            let cursor = EventCursor { revision: (revision.get() - 1).into(), log };
+            compactor.events.page(EventsAfter::Cursor(cursor), 1).expect("reads").is_some()
+        };
+        assert!(is_known(log));
+        assert!(!is_known(log ^ 1), "a cursor of another time is taken");
+    }
+
+    #[test]
+    fn a_merge_that_does_not_fit_on_the_disk_takes_the_newer_tables_that_do() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
+        (0..4).for_each(|_| flush_next(&mut compactor));
+        let tables = compactor.tree.tables();
+        let two_newest: u64 = tables[..2].iter().map(|table| table.metadata.bytes).sum();
+        for (free_bytes, inputs) in [(two_newest - 1, None), (two_newest, Some(2))] {
+            FREE.store(ENOUGH_BYTES + free_bytes, Ordering::Relaxed);
+            compactor.begin_merge().expect("looks");
+            assert_eq!(compactor.merges.first().map(|merge| merge.inputs.len()), inputs);
+        }
+        assert!(compactor.merges[0].has_input(&tables[0]));
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), 3);
+        let reader = PlantReader { tree: compactor.tree, plants_scanned_first: 1 };
+        let with_tag = reader.count_with_tag("R").expect("reads");
+        assert_eq!(with_tag, 4 * PLANTS_OF_A_MEMTABLE as u64, "a count is lost");
+    }
+
+    #[test]
+    fn a_memtable_that_waits_for_room_waits_without_unfinished_merges() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
+        for merges in 1..=2 {
+            (0..4).for_each(|_| flush_next(&mut compactor));
+            assert!(compactor.advance().expect("merges"));
+            assert_eq!(compactor.merges.len(), merges, "the second merge interrupts the first");
+        }
+        let tables = || fs::read_dir(folder.path().join("tables")).expect("reads").count();
+        assert_eq!(tables(), 8 + 2);
+        FREE.store(0, Ordering::Relaxed);
+        thread::scope(|scope| {
+            let flushing = scope.spawn(|| flush_next(&mut compactor));
+            let begun = Instant::now();
+            while tables() > 8 && begun.elapsed() < Duration::from_secs(60) {
+                thread::yield_now();
+            }
+            let (left, is_waiting) = (tables(), !flushing.is_finished());
+            // The end of the scope waits for the flush, also when an assertion fails.
+            FREE.store(u64::MAX, Ordering::Relaxed);
+            assert!(left == 8 && is_waiting, "{left} tables");
+        });
+        assert_eq!(tables(), 9);
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), tables(), "the merges begin anew");
+        assert!(tables() < 9);
+    }
+}

@@ -1,0 +1,95 @@
+//! Which tables are merged: size-tiered compaction.
+
+use std::ops::Range;
+
+/// How many neighboring tables of similar size are merged.
+const TABLES_OF_A_MERGE: usize = 4;
+
+/// Tables are of similar size when they have the same tier. A table of the next tier has this many times the bytes.
+const TIER_FACTOR: u64 = 4;
+
+/// A table of at most this many bytes has tier 0: about what a full memtable makes.
+const TIER_0_BYTES: u64 = 12 * 1024 * 1024;
+
+/// All tables are merged when their entries are more than twice the plants, and this many more: updates and removals
+/// have then left much that is obsolete.
+const OBSOLETE_ENTRIES: u64 = 1_000_000;
+
+/// Which neighboring tables should be one, if any.
+///
+/// `tables` has the size in bytes and the entries of plants of each table, newest first; `plants` is how many plants there
+/// are.
+pub(crate) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Range<usize>> {
+    let entries: u64 = tables.iter().map(|(_, entries)| entries).sum();
+    if tables.len() > 1 && entries > 2 * plants + OBSOLETE_ENTRIES {
+        return Some(0..tables.len());
+    }
+    let tiers: Vec<u32> = tables.iter().map(|(bytes, _)| tier_of(*bytes)).collect();
+    let greatest = tiers.iter().max().copied()?;
+    (0..=greatest).find_map(|tier| neighbors(&tiers, tier))
+}
+
+/// The first stretch of tables without a larger tier in between that has enough tables of this tier: from the first of them
+/// to the last, with the smaller tables in between.
+fn neighbors(tiers: &[u32], tier: u32) -> Option<Range<usize>> {
+    let mut begin = 0;
+    for stretch in tiers.split(|one| *one > tier) {
+        let of_tier = |one: &u32| *one == tier;
+        if stretch.iter().filter(|one| of_tier(one)).count() >= TABLES_OF_A_MERGE {
+            let first = stretch.iter().position(of_tier)?;
+            let last = stretch.iter().rposition(of_tier)?;
+            return Some(begin + first..begin + last + 1);
+        }
+        begin += stretch.len() + 1;
+    }
+    None
+}
+
+fn tier_of(bytes: u64) -> u32 {
+    (bytes / TIER_0_BYTES).checked_ilog(TIER_FACTOR).map_or(0, |tier| tier + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLUSHED_BYTES: u64 = 10 * 1024 * 1024;
+    const FLUSHED_PLANTS: u64 = 70_000;
+
+    /// Flushes memtables of new plants, and merges in between. Returns the tables, and how often each plant was written.
+    fn after(flushes: u64) -> (Vec<(u64, u64)>, u64) {
+        let (mut tables, mut written) = (Vec::new(), 0);
+        for flush in 1..=flushes {
+            tables.insert(0, (FLUSHED_BYTES, FLUSHED_PLANTS));
+            written += FLUSHED_BYTES;
+            while let Some(inputs) = tables_to_merge(&tables, flush * FLUSHED_PLANTS) {
+                let merged = tables[inputs.clone()].iter();
+                let merged = merged.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+                written += merged.0;
+                tables.splice(inputs, [merged]);
+            }
+        }
+        (tables, written / (flushes * FLUSHED_BYTES))
+    }
+
+    #[test]
+    fn the_number_of_tables_and_the_writes_of_a_plant_grow_with_the_logarithm_of_the_plants() {
+        for (flushes, tables_max, writes_max) in
+            [(1, 1, 1), (4, 1, 2), (150, 12, 4), (1_500, 15, 6)]
+        {
+            let (tables, writes) = after(flushes);
+            assert!(tables.len() <= tables_max, "{tables:?} after {flushes} flushes");
+            assert!(writes <= writes_max, "{writes} writes of a plant after {flushes} flushes");
+            let entries: u64 = tables.iter().map(|(_, entries)| entries).sum();
+            assert_eq!(entries, flushes * FLUSHED_PLANTS);
+        }
+    }
+
+    #[test]
+    fn tables_of_mostly_obsolete_entries_are_merged_whatever_their_sizes() {
+        let tables = [(1, OBSOLETE_ENTRIES), (1 << 40, 100)];
+        assert_eq!(tables_to_merge(&tables, 50), None);
+        assert_eq!(tables_to_merge(&tables, 49), Some(0..2));
+        assert_eq!(tables_to_merge(&tables[..1], 0), None, "one table cannot become less");
+    }
+}

@@ -1,0 +1,115 @@
+//! The thread of compaction.
+//!
+//! A merge advances in short steps, so a memtable never waits long. Once the manifest on disk names the table of a
+//! memtable, the segment of the write-ahead log with the same changes may be overwritten.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::sled::commit::change::Totals;
+use crate::sled::compaction::Compactor;
+use crate::sled::health::disk_space::DiskSpace;
+use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
+use crate::sled::memtable::Memtable;
+
+/// A memtable to write as a table, and the totals that its last event leads to.
+type Order = (Arc<Memtable>, Totals);
+
+/// The commit thread's end of the compaction thread. The compaction thread starts with the store, because a commit must
+/// not fail when the system can start no more threads.
+#[derive(Debug)]
+pub(crate) struct CompactionThread {
+    orders: SyncSender<Order>,
+    /// One report for each memtable that has become a table. Disconnected by a failure.
+    reports: Receiver<()>,
+    is_flushing: bool,
+}
+
+impl CompactionThread {
+    /// Starts the thread, which ends when this is dropped. A compaction that fails or panics fails the store at once:
+    /// the commit thread may not ask for a report for a long time.
+    pub(crate) fn start(
+        mut compactor: Compactor,
+        health: Arc<StoreHealth>,
+    ) -> anyhow::Result<(Self, JoinHandle<()>)> {
+        let (orders, ordered) = sync_channel(1);
+        let (report, reports) = sync_channel(1);
+        let thread = thread::Builder::new()
+            .name("plant-compact".to_owned())
+            .spawn(move || {
+                let run = || run(&mut compactor, &ordered, &report, &health);
+                let ended = panic::catch_unwind(AssertUnwindSafe(run))
+                    .unwrap_or_else(|_| Err(anyhow!("it panicked")));
+                if let Err(cause) = ended {
+                    health.fail(cause.context("a compaction failed"));
+                }
+            })
+            .context("cannot start the compaction thread")?;
+        Ok((Self { orders, reports, is_flushing: false }, thread))
+    }
+
+    /// Begins to write a memtable, whose last event leads to `totals`, as a table. The one before must be written.
+    pub(crate) fn begin(&mut self, memtable: Arc<Memtable>, totals: Totals) -> anyhow::Result<()> {
+        self.orders.send((memtable, totals)).map_err(|_| thread_has_ended())?;
+        self.is_flushing = true;
+        Ok(())
+    }
+
+    /// Whether a memtable is still being written.
+    pub(crate) fn is_flushing(&mut self) -> bool {
+        self.is_flushing &= self.reports.try_recv().is_err();
+        self.is_flushing
+    }
+
+    /// Waits until the last memtable is a table. Returns false at once when the disk is full: that may then take days.
+    pub(crate) fn wait(&mut self, disk_space: &DiskSpace) -> anyhow::Result<bool> {
+        while self.is_flushing {
+            match self.reports.recv_timeout(LOOK_INTERVAL) {
+                Ok(()) => self.is_flushing = false,
+                Err(RecvTimeoutError::Timeout) if disk_space.is_full() => return Ok(false),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(thread_has_ended()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Carries out orders until there will be no more, and merges tables in between.
+fn run(
+    compactor: &mut Compactor,
+    orders: &Receiver<Order>,
+    report: &SyncSender<()>,
+    health: &StoreHealth,
+) -> anyhow::Result<()> {
+    loop {
+        let is_merging = compactor.advance()?;
+        health.compaction_advances();
+        let order = if is_merging {
+            orders.try_recv()
+        } else {
+            orders.recv_timeout(LOOK_INTERVAL).map_err(|error| match error {
+                RecvTimeoutError::Timeout => TryRecvError::Empty,
+                RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+            })
+        };
+        match order {
+            Ok((memtable, totals)) => {
+                compactor.flush(&memtable, totals)?;
+                if report.send(()).is_err() {
+                    return compactor.abandon_merges();
+                }
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return compactor.abandon_merges(),
+        }
+    }
+}
+
+fn thread_has_ended() -> anyhow::Error {
+    anyhow!("the compaction thread has ended")
+}

@@ -1,0 +1,245 @@
+//! The files of a database except the write-ahead log: `manifest`, and the tables in `tables`.
+//!
+//! The manifest is replaced as a whole (written beside, synced, renamed), so a kill leaves the old one or the new one. A table
+//! is a folder whose name is its number. While it is being made, or removed, the name of the folder says so.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+
+use crate::fault;
+use crate::sled::compaction::table_builder::TableBuilder;
+use crate::sled::health::StoreHealth;
+use crate::sled::manifest::{self, Manifest};
+use crate::sled::new_file::{create, remove_if_there};
+use crate::sled::tables::seal::{Advances, Unsealed, check_files};
+use crate::sled::tables::{Table, TableMetadata};
+
+const MANIFEST: &str = "manifest";
+const NEW_MANIFEST: &str = "manifest.new";
+const TABLES: &str = "tables";
+
+/// What the name of a table's folder ends with while the table is being made.
+const NEW: &str = ".new";
+
+/// What the name of a table's folder ends with while the table is being removed.
+const REMOVED: &str = ".removed";
+
+/// The folder of sled in the oldest format, which had one database for everything.
+const SLED: &str = "sled";
+
+/// Ten million plants are in about so many tables.
+const TABLES_THAT_SHARE_THE_CACHE: u64 = 8;
+
+/// The files of a database except the write-ahead log.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    directory: PathBuf,
+    /// How much of each table sled may keep in memory, in bytes.
+    table_cache_bytes: u64,
+    /// Told whenever the making of a table advances, so that the watchdog sees progress.
+    health: Arc<StoreHealth>,
+}
+
+impl Files {
+    /// `cache_bytes` is shared out among the tables.
+    pub(crate) fn in_directory(
+        directory: &Path,
+        cache_bytes: u64,
+        health: Arc<StoreHealth>,
+    ) -> Self {
+        let table_cache_bytes = cache_bytes / TABLES_THAT_SHARE_THE_CACHE;
+        Self { directory: directory.to_owned(), table_cache_bytes, health }
+    }
+
+    /// Whether there is a database. Fails when an older version made it.
+    pub(crate) fn has_database(&self) -> anyhow::Result<bool> {
+        let exists = |name| {
+            let path = self.directory.join(name);
+            path.try_exists().with_context(|| format!("cannot look for {}", path.display()))
+        };
+        if exists(MANIFEST)? {
+            return Ok(true);
+        }
+        ensure!(!exists(SLED)?, manifest::other_format("format 4 or less"));
+        Ok(false)
+    }
+
+    /// Fails when tables are there, whose manifest is then missing.
+    pub(crate) fn make(&self) -> anyhow::Result<()> {
+        let directory = self.tables_directory();
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make the folder {}", directory.display()))?;
+        ensure!(
+            self.table_numbers()?.is_empty(),
+            "the manifest is missing beside {}; put it back, or restore a backup",
+            directory.display()
+        );
+        Ok(())
+    }
+
+    pub(crate) fn read_manifest(&self) -> anyhow::Result<Manifest> {
+        let path = self.directory.join(MANIFEST);
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Manifest::decode(&bytes)
+            .with_context(|| format!("the manifest {} cannot be used", path.display()))
+    }
+
+    /// Makes the rename of the manifest durable. A kill between the rename and this sync leaves a manifest that a power
+    /// cut can still undo.
+    pub(crate) fn sync_manifest_name(&self) -> anyhow::Result<()> {
+        sync_folder(&self.directory)
+    }
+
+    /// Replaces the manifest. When this returns, the new one is on disk.
+    pub(crate) fn write_manifest(&self, manifest: &Manifest) -> anyhow::Result<()> {
+        let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
+        let write = || {
+            fault::point("before-manifest-write");
+            remove_if_there(&new)?;
+            let mut file = create(&new)?;
+            file.write_all(&manifest.encode()?)?;
+            fault::point("before-manifest-sync");
+            file.sync_all()?;
+            fault::point("before-manifest-rename");
+            fs::rename(&new, &path)?;
+            fault::point("after-manifest-rename");
+            anyhow::Ok(())
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        self.sync_manifest_name()
+    }
+
+    /// Tells the watchdog of progress.
+    pub(crate) fn advances(&self) -> Advances {
+        let health = Arc::clone(&self.health);
+        Arc::new(move || {
+            health.compaction_advances();
+            Ok(())
+        })
+    }
+
+    /// Begins a table of at most this many plants.
+    pub(crate) fn create_table(
+        &self,
+        number: u64,
+        plants: usize,
+        advances: Advances,
+    ) -> anyhow::Result<TableBuilder> {
+        TableBuilder::create(self.table_name(number, NEW), plants, advances)
+    }
+
+    /// Seals a table. When this returns, the table is on disk under its name, and the manifest may name it.
+    pub(crate) fn seal(&self, table: Unsealed, number: u64) -> anyhow::Result<TableMetadata> {
+        let sealed = table.seal(number, &self.table_folder(number));
+        // What sled does not find again was written a moment ago.
+        let metadata = sealed.map_err(of_disk)?;
+        sync_folder(&self.tables_directory())?;
+        Ok(metadata)
+    }
+
+    /// Opens a table, whose files must be those that were sealed. So what sled takes for damage is a disk that cannot be read.
+    pub(crate) fn open_table(&self, metadata: TableMetadata) -> anyhow::Result<Table> {
+        fault::point("before-table-open");
+        let folder = self.table_folder(metadata.number);
+        Table::open(&folder, metadata, self.table_cache_bytes).map_err(of_disk)
+    }
+
+    /// Compares the files of a table with what the manifest says of them.
+    pub(crate) fn check_table(&self, metadata: &TableMetadata) -> anyhow::Result<()> {
+        check_files(&self.table_folder(metadata.number), metadata, &*self.advances())
+    }
+
+    fn tables_directory(&self) -> PathBuf {
+        self.directory.join(TABLES)
+    }
+
+    /// The folder of a sealed table.
+    pub(crate) fn table_folder(&self, number: u64) -> PathBuf {
+        self.table_name(number, "")
+    }
+
+    fn table_name(&self, number: u64, ending: &str) -> PathBuf {
+        self.tables_directory().join(format!("{number:012}{ending}"))
+    }
+
+    /// The numbers of the tables that are there, named by the manifest or not.
+    pub(crate) fn table_numbers(&self) -> anyhow::Result<Vec<u64>> {
+        let directory = self.tables_directory();
+        let read = || {
+            let mut numbers = Vec::new();
+            for entry in fs::read_dir(&directory)? {
+                let name = entry?.file_name();
+                numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+            }
+            anyhow::Ok(numbers)
+        };
+        read().with_context(|| format!("cannot read the folder {}", directory.display()))
+    }
+
+    /// Removes a table that the manifest does not name, if it is there. A kill leaves the table whole, or a folder that no
+    /// longer has its name.
+    pub(crate) fn remove_table(&self, number: u64) -> anyhow::Result<()> {
+        let [folder, removed] = ["", REMOVED].map(|ending| self.table_name(number, ending));
+        let remove = || {
+            match fs::rename(&folder, &removed) {
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
+            fault::point("before-table-removed");
+            for left in [&removed, &self.table_name(number, NEW)] {
+                remove_folder(left)?;
+            }
+            anyhow::Ok(())
+        };
+        remove().with_context(|| format!("cannot remove {}", folder.display()))
+    }
+
+    /// Removes what a kill has left: tables that were not sealed, or not removed, or that the manifest does not name.
+    pub(crate) fn remove_other_tables(&self, manifest: &Manifest) -> anyhow::Result<()> {
+        let directory = self.tables_directory();
+        let read = || {
+            let names = fs::read_dir(&directory)?;
+            names.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
+        };
+        let names =
+            read().with_context(|| format!("cannot read the folder {}", directory.display()))?;
+        for name in names {
+            let is_named =
+                |table: &TableMetadata| self.table_folder(table.number).file_name() == Some(&name);
+            if !manifest.tables.iter().any(is_named) {
+                fault::point("before-other-table-removed");
+                let other = directory.join(&name);
+                remove_folder(&other)
+                    .with_context(|| format!("cannot remove {}", other.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error of sled as one of the disk.
+fn of_disk(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<io::Error>() {
+        Some(_) => error,
+        None => io::Error::other(format!("{error:#}")).into(),
+    }
+}
+
+/// Removes a folder with the files and folders in it, if it is there.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
+        Err(cause) if cause.kind() == ErrorKind::NotADirectory => fs::remove_file(folder),
+        removed => removed,
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+    let sync = || File::open(folder)?.sync_all();
+    sync().with_context(|| format!("cannot sync {}", folder.display()))
+}

@@ -1,0 +1,58 @@
+//! Something wrong with a database: a reason to refuse it, or an item in a list.
+
+use std::fmt;
+
+use anyhow::anyhow;
+
+use crate::sled::health::errors::is_about_content;
+
+/// How many findings are listed. One damaged block may cause a finding for every plant.
+const MAX_LISTED: usize = 1_000;
+
+/// Collects findings.
+#[derive(Clone, Debug)]
+pub(crate) enum Findings {
+    /// For a server: the first finding is an error.
+    Refuse,
+    /// For a check: every finding is listed.
+    List { listed: Vec<String>, unlisted: u64 },
+}
+
+impl Findings {
+    pub(crate) const fn list() -> Self {
+        Self::List { listed: Vec::new(), unlisted: 0 }
+    }
+
+    /// Adds a finding, which is returned as an error by [`Self::Refuse`].
+    pub(crate) fn add(&mut self, finding: impl fmt::Display) -> anyhow::Result<()> {
+        self.add_error(anyhow!("{finding}"))
+    }
+
+    /// The value, or `None` after adding the error. An error of the disk, or another format, is returned: it
+    /// says nothing about the content of the database.
+    pub(crate) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match looked {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => self.add_error(error).map(|()| None),
+        }
+    }
+
+    pub(crate) fn into_list(self) -> (Vec<String>, u64) {
+        match self {
+            Self::Refuse => (Vec::new(), 0),
+            Self::List { listed, unlisted } => (listed, unlisted),
+        }
+    }
+
+    fn add_error(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        match self {
+            _ if !is_about_content(&error) => return Err(error),
+            Self::Refuse => return Err(error),
+            Self::List { listed, .. } if listed.len() < MAX_LISTED => {
+                listed.push(format!("{error:#}"));
+            }
+            Self::List { unlisted, .. } => *unlisted += 1,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! Inspects a database that no server has open, and changes nothing.
+
+use std::cmp::Reverse;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use std::{iter, thread};
+
+use anyhow::{Context as _, ensure};
+use plant_domain::NewPlant;
+use tempfile::TempDir;
+
+use super::errors::{advise, advise_on_disk, is_about_access, open_error};
+use super::findings::Findings;
+use super::verify;
+use crate::record::PlantRecord;
+use crate::sled::commit::change::Totals;
+use crate::sled::commit::recovery::replay;
+use crate::sled::commit::write_ahead_log;
+use crate::sled::compaction::merge::{Merge, levels_of};
+use crate::sled::config::SledConfig;
+use crate::sled::files::Files;
+use crate::sled::keys;
+use crate::sled::manifest::Manifest;
+use crate::sled::memtable::run::MemoryRun;
+use crate::sled::open::lock_to_look;
+use crate::sled::tables::{Level, Map, Table, TableMetadata};
+use crate::{OpenError, StoreFailure};
+
+/// How long sled may take to open damaged files. It may also never end.
+const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A database that is open for inspection, even if [`SledRepository`](crate::SledRepository) refuses it as damaged. The
+/// inspection changes nothing. What sled could change, it gets as a copy in the folder for temporary files.
+pub struct SledInspection {
+    found: Found,
+    findings: Findings,
+}
+
+/// What there is of a database, even of a damaged one.
+#[derive(Default)]
+struct Found {
+    /// Newest first.
+    tables: Vec<Arc<Table>>,
+    /// The changes that only the write-ahead log has, and the tables, newest first.
+    levels: Vec<Arc<dyn Level>>,
+    /// What everything should add up to, if the manifest can be read.
+    totals: Option<Totals>,
+    /// Folders with copies of tables.
+    copies: Vec<TempDir>,
+    /// Keeps other processes out, if the file of the lock is there.
+    _lock: Option<File>,
+}
+
+/// The result of comparing everything that a database holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// The number of plants.
+    pub plants: u64,
+    /// The number of kept events.
+    pub events: u64,
+    /// The first thousand disagreements, a sentence each.
+    pub disagreements: Vec<String>,
+    /// How many further disagreements there are.
+    pub more_disagreements: u64,
+}
+
+impl Verification {
+    /// Compares all data of these levels, and the search indexes of these tables, adding to the findings. Calls `progress`
+    /// with the share that is done.
+    pub(crate) fn of(
+        levels: &[Arc<dyn Level>],
+        tables: &[Arc<Table>],
+        totals: Option<&Totals>,
+        mut findings: Findings,
+        progress: &dyn Fn(f64),
+    ) -> anyhow::Result<Self> {
+        let compared = verify::verify(levels, tables, totals, &mut findings, progress);
+        let compared = compared.context("not everything could be compared");
+        let (plants, events) = findings.value_of(compared)?.unwrap_or_default();
+        let (disagreements, more_disagreements) = findings.into_list();
+        Ok(Self { plants, events, disagreements, more_disagreements })
+    }
+
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.disagreements.is_empty() && self.more_disagreements == 0
+    }
+}
+
+impl SledInspection {
+    /// Opens the database. Only the folder and the cache size of the configuration are used.
+    ///
+    /// # Errors
+    ///
+    /// When there is no database, another process has it open, or another version made it. [`OpenError::Damaged`] when
+    /// too much of it is damaged.
+    pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
+        let mut findings = Findings::list();
+        let found = find(config, &mut findings)
+            .with_context(|| format!("cannot open the database in {}", config.directory.display()))
+            .map_err(open_error)?;
+        Ok(Self { found, findings })
+    }
+
+    /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory is bounded by the
+    /// number of kept events, and by the number of tags once their counts are wrong. Calls `progress` with the share that is
+    /// done, from 0 to 1.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
+        let Found { tables, levels, totals, .. } = &self.found;
+        Verification::of(levels, tables, totals.as_ref(), self.findings.clone(), progress)
+            .map_err(StoreFailure::new)
+    }
+
+    /// Every readable plant, by ascending id. Unreadable pages are errors in between.
+    pub fn plants(&self) -> impl Iterator<Item = Result<NewPlant, StoreFailure>> {
+        let mut entries = Merge::of_levels(&self.found.levels, Map::Plants, &[]);
+        iter::from_fn(move || next_plant(&mut entries).map_err(StoreFailure::new).transpose())
+    }
+
+    /// How many plants there should be, if the manifest can be read.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        self.found.totals.map(|totals| totals.plants)
+    }
+}
+
+fn next_plant(entries: &mut Merge) -> anyhow::Result<Option<NewPlant>> {
+    while let Some((key, record)) = entries.next()? {
+        let id = keys::plant_of(key)?;
+        let Some(record) = record else { continue };
+        let record = PlantRecord::decode(record)
+            .with_context(|| format!("the record of plant {id} is damaged"))?;
+        return Ok(Some(record.to_stored_plant(id)?.into_new_plant()));
+    }
+    Ok(None)
+}
+
+/// Opens an existing database, even if it is damaged.
+fn find(config: &SledConfig, findings: &mut Findings) -> anyhow::Result<Found> {
+    let directory = &config.directory;
+    let files = Files::in_directory(directory, config.cache_bytes(), Arc::default());
+    let lock = || {
+        let has_tables = || anyhow::Ok(!files.table_numbers()?.is_empty());
+        let has_log = write_ahead_log::is_in(directory);
+        ensure!(
+            directory.try_exists()? && (files.has_database()? || has_log || has_tables()?),
+            "there is no database in {}; name the folder of one",
+            directory.display()
+        );
+        lock_to_look(directory)
+    };
+    let found = lock().and_then(|lock| look(directory, &files, lock, findings).map_err(advise));
+    found.map_err(advise_on_disk)
+}
+
+fn look(
+    directory: &Path,
+    files: &Files,
+    lock: Option<File>,
+    findings: &mut Findings,
+) -> anyhow::Result<Found> {
+    let mut found = Found { _lock: lock, ..Found::default() };
+    let manifest = findings.value_of(files.read_manifest())?;
+    match &manifest {
+        Some(manifest) => {
+            for named in &manifest.tables {
+                let is_whole = findings.value_of(files.check_table(named))?.is_some();
+                let table = found.open_table(files, *named, is_whole);
+                found.tables.extend(findings.value_of(table)?);
+            }
+        }
+        None => {
+            for number in files.table_numbers()? {
+                let table = found.open_unnamed(files, number);
+                found.tables.extend(findings.value_of(table)?);
+            }
+            // Inputs of a merge may be there beside its result: the same entries are then found twice.
+            found.tables.sort_unstable_by_key(newest_first);
+        }
+    }
+    let salts = manifest.as_ref().map(|manifest| manifest.log_salts);
+    let log = write_ahead_log::read(directory, salts, findings)?;
+    let in_tables = manifest.as_ref().map(|manifest| manifest.totals);
+    let (memtables, totals) = replay(in_tables, log.into_groups(), findings)?;
+    found.totals = in_tables.map(|_| totals);
+    if let Some(manifest) = &manifest {
+        let mut newer = found.newer_tables(files, manifest)?;
+        // After a kill in a flush, the write-ahead log still has what the table has. Tags must not be counted twice.
+        newer.retain(|table| {
+            let (first, last) = table.summary.sequences;
+            let is_within = |(begin, end)| begin <= first && last <= end;
+            !memtables.iter().any(|memtable| is_within(memtable.sequences()))
+        });
+        found.tables.splice(0..0, newer);
+    }
+    for memtable in memtables.iter().rev() {
+        found.levels.push(Arc::new(MemoryRun::of(memtable, 1)?));
+    }
+    found.levels.extend(levels_of(&found.tables));
+    Ok(found)
+}
+
+/// The key by which tables are sorted without the manifest, which otherwise has their order.
+fn newest_first(table: &Arc<Table>) -> Reverse<(u64, u64)> {
+    Reverse((table.summary.sequences.1, table.metadata.number))
+}
+
+impl Found {
+    /// The whole tables with changes that are newer than the manifest, newest first. Beside an old manifest, they may have
+    /// the only copy of a plant.
+    fn newer_tables(
+        &mut self,
+        files: &Files,
+        manifest: &Manifest,
+    ) -> anyhow::Result<Vec<Arc<Table>>> {
+        let mut newer = Vec::new();
+        for number in files.table_numbers()? {
+            if manifest.tables.iter().any(|named| named.number == number) {
+                continue;
+            }
+            if let Ok(table) = self.open_unnamed(files, number)
+                && table.check(&|| Ok(())).is_ok()
+                && table.summary.sequences.0 > manifest.totals.last_sequence
+            {
+                newer.push(table);
+            }
+        }
+        newer.sort_unstable_by_key(newest_first);
+        Ok(newer)
+    }
+
+    /// Opens a table that no manifest names.
+    fn open_unnamed(&mut self, files: &Files, number: u64) -> anyhow::Result<Arc<Table>> {
+        self.open_table(files, TableMetadata { number, bytes: 0, checksum: 0 }, false)
+    }
+
+    /// Opens a table where it is if it is whole, else a copy of what there is.
+    fn open_table(
+        &mut self,
+        files: &Files,
+        metadata: TableMetadata,
+        is_whole: bool,
+    ) -> anyhow::Result<Arc<Table>> {
+        if is_whole {
+            match files.open_table(metadata) {
+                // sled needs to write, if only what is there already.
+                Err(error) if is_about_access(&error) => {}
+                opened => return opened.map(Arc::new),
+            }
+        }
+        let folder = files.table_folder(metadata.number);
+        let copy = tempfile::Builder::new().prefix("plantd-table-").tempdir();
+        let copy = copy.context("cannot make a folder for a copy of a table")?;
+        copy_folder(&folder, copy.path())
+            .with_context(|| format!("cannot copy the table {}", folder.display()))?;
+        let path = copy.path().to_owned();
+        let (report, opened) = mpsc::sync_channel(1);
+        // Nothing ends the thread of an open that hangs but the end of the program.
+        thread::spawn(move || drop(report.send(Table::open_damaged(&path, metadata))));
+        let opened = opened.recv_timeout(OPEN_PATIENCE).context("sled does not come to an end");
+        let table = opened
+            .flatten()
+            .with_context(|| format!("nothing of the table {} can be read", folder.display()))?;
+        self.copies.push(copy);
+        Ok(Arc::new(table))
+    }
+}
+
+/// Copies the files in a folder and in the folders in it into a folder.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            std::io::copy(&mut File::open(entry.path())?, &mut File::create(target)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The readers of bytes from the disk, as the fuzz targets in `fuzz/` call them. Functions also return the decoded
+//! value's bytes, encoded again, for comparison.
+
+use std::fmt::Debug;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plant_domain::PlantId;
+
+use super::backup::archive::{self, PieceName};
+use super::backup::file::BackupFile;
+use super::commit::change::{ChangeGroup, EventRecord, Totals};
+use super::commit::{recovery, write_ahead_log};
+use super::events::EventLog;
+use super::health::findings::Findings;
+use super::health::verify;
+use super::keys;
+use super::manifest::Manifest;
+use super::memtable::run::MemoryRun;
+use super::reader::PlantReader;
+use super::tables::{BlockBuilder, BlockCursor, Level};
+use super::tree::MergeTree;
+use crate::format::whole;
+use crate::record::PlantRecord;
+use crate::{EventCursor, EventPage, EventRetention, EventsAfter, Page, PageRequest, StoredPlant};
+
+/// The record of a plant, and the plant, if the record follows the rules.
+pub fn plant_record(
+    bytes: &[u8],
+) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug, Option<StoredPlant>)> {
+    let record = PlantRecord::decode(bytes)?;
+    let encoded = record.encode().expect("what was read can be written");
+    let stored = record.to_stored_plant(PlantId::from(7)).ok();
+    if let Some(StoredPlant { plant, revision, .. }) = &stored {
+        let of_record = (record.name, record.tag, record.revision);
+        assert_eq!((plant.name(), plant.tag(), revision.get()), of_record);
+    }
+    Ok((encoded.bytes().to_vec(), record, stored))
+}
+
+/// An event.
+pub fn event(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
+    let event = EventRecord::decode(value)?;
+    Ok((event.encode()?, event))
+}
+
+/// Keys, and their values; `None` removes a key.
+pub type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// The entries of a block.
+pub fn block(bytes: &[u8]) -> anyhow::Result<Entries> {
+    let mut cursor = BlockCursor::new(bytes);
+    let mut entries = Entries::new();
+    while cursor.advance()? {
+        entries.push((cursor.key().to_vec(), cursor.value().map(<[u8]>::to_vec)));
+    }
+    Ok(entries)
+}
+
+/// A block of these entries.
+pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
+    let mut block = BlockBuilder::default();
+    for (key, value) in entries {
+        block.add(key, value.as_deref())?;
+    }
+    Ok(block.take().1)
+}
+
+/// The key of the event and of the plant that a key names, if it names any.
+pub fn key(key: &[u8]) -> [Option<Vec<u8>>; 2] {
+    [
+        keys::event_of(key).ok().map(|sequence| keys::event_key(sequence).to_vec()),
+        keys::plant_of(key).ok().map(|id| keys::plant_key(id).to_vec()),
+    ]
+}
+
+/// How many plants a backup has with this head and these frames. The backup gets the right checksums of its head and its end.
+pub fn backup(head: &[u8], frames: &[u8]) -> anyhow::Result<u64> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(&super::backup::sealed(head, frames)?)?;
+    let backup = BackupFile::open(file.path())?;
+    Ok(backup.verify(&|_| ())?.plants)
+}
+
+/// A manifest with this content, which gets the right checksum.
+pub fn manifest(content: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
+    let manifest = Manifest::of_content(content)?;
+    Ok((manifest.content()?, manifest))
+}
+
+/// A piece of an archive with this content, which gets the right checksum, and with the changes that the name of its file
+/// says. Returns how many groups it has.
+pub fn archive_piece(
+    content: &[u8],
+    first_sequence: u64,
+    last_sequence: u64,
+) -> anyhow::Result<usize> {
+    let name = PieceName { event_log: 7, first_sequence, last_sequence };
+    let groups = archive::groups_in(name, content)?;
+    let last = groups.last().map_or(first_sequence - 1, ChangeGroup::last_sequence);
+    assert_eq!(last, last_sequence, "the groups end where the name says");
+    Ok(groups.len())
+}
+
+/// A group of the write-ahead log. Fails also when the group is too large for a segment.
+pub fn log_group(payload: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
+    let group = ChangeGroup::decode(payload)?;
+    Ok((write_ahead_log::payload_of(&group)?, group))
+}
+
+/// A segment of this salt with a record in the middle of other bytes.
+pub fn log_segment(
+    payload: &[u8],
+    salt: [u8; 8],
+    other: &[u8],
+    at: usize,
+) -> anyhow::Result<Vec<u8>> {
+    let (before, behind) = other.split_at(at);
+    let record = write_ahead_log::record(salt, payload)?;
+    Ok([&salt, before, &record, behind].concat())
+}
+
+/// The payloads of the whole records in a segment.
+pub fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
+    write_ahead_log::whole_records(segment)
+}
+
+/// A database whose changes are all in the write-ahead log, after recovery.
+pub struct AnyDatabase {
+    reader: PlantReader,
+    events: EventLog,
+    totals: Totals,
+    /// Whether no check finds anything wrong.
+    pub is_sound: bool,
+}
+
+impl AnyDatabase {
+    /// Recovers the database from groups of the write-ahead log, behind tables without entries that add up to `totals`;
+    /// `None` when it is refused.
+    pub fn recover(totals: &[u8], groups: &[Vec<u8>]) -> Option<Self> {
+        let in_tables: Totals = whole(totals).ok()?;
+        let groups = groups.iter().map(|payload| ChangeGroup::decode(payload));
+        let mut groups: Vec<ChangeGroup> = groups.collect::<anyhow::Result<_>>().ok()?;
+        let replayed =
+            recovery::replay(Some(in_tables), groups.clone(), &mut Findings::Refuse).ok()?;
+        let (memtables, totals) = replayed;
+        let run = |memtable| Some(Arc::new(MemoryRun::of(memtable, 1).ok()?) as Arc<dyn Level>);
+        let levels: Vec<_> = memtables.iter().map(run).collect::<Option<_>>()?;
+        let mut findings = Findings::list();
+        let is_sound = verify::verify(&levels, &[], Some(&totals), &mut findings, &|_| ()).is_ok()
+            && findings.into_list().0.is_empty();
+        let tree = Arc::new(MergeTree::new([].into(), in_tables));
+        groups.sort_unstable_by_key(|group| group.first_sequence);
+        for group in groups {
+            if group.first_sequence > tree.read().totals.last_sequence {
+                tree.apply(&group, &group.decode_records().ok()?).ok()?;
+            }
+        }
+        let retention = EventRetention::new(8, Duration::ZERO);
+        let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
+        Some(Self {
+            reader: PlantReader { tree, plants_scanned_first: 1 },
+            events,
+            totals,
+            is_sound,
+        })
+    }
+
+    /// The number of plants, and of the last event.
+    pub fn numbers(&self) -> (u64, u64) {
+        (self.totals.plants, self.totals.last_sequence)
+    }
+
+    /// Like [`crate::PlantRepository::get`].
+    pub fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
+        self.reader.plant(id)
+    }
+
+    /// Like [`crate::PlantRepository::count`].
+    pub fn count(&self, tag: &str) -> anyhow::Result<u64> {
+        self.reader.count_with_tag(tag)
+    }
+
+    /// Like [`crate::PlantRepository::list`].
+    pub fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
+        self.reader.page(request)
+    }
+
+    /// The events after a sequence number, or, without one, the oldest that are kept; `None` when they are gone.
+    pub fn events(&self, after: Option<u64>, limit: usize) -> anyhow::Result<Option<EventPage>> {
+        match after {
+            Some(after) => {
+                let begin = EventCursor { revision: after.into(), log: 0 };
+                self.events.page_from(after.saturating_add(1), begin, limit)
+            }
+            None => self.events.page(EventsAfter::Oldest, limit),
+        }
+    }
+}

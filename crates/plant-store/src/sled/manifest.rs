@@ -1,0 +1,73 @@
+//! The manifest: which tables make up the database, and what they add up to. A table that the manifest does not name does
+//! not count.
+
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+
+use crate::format::{Format, OtherFormat};
+use crate::sled::commit::change::Totals;
+use crate::sled::commit::write_ahead_log::Salts;
+use crate::sled::keys::MAX_SEQUENCE;
+use crate::sled::sealed::Seal;
+use crate::sled::tables::TableMetadata;
+
+const SEAL: Seal = Seal { magic: *b"plmanif2", name: "a manifest" };
+
+const FORMAT: Format = Format { name: "the database", oldest: 1, newest: 1 };
+
+/// What the manifest began with while tables were files of their own.
+const MAGIC_BEFORE: &[u8] = b"plmanif1";
+
+/// The error about a database of an older version, which had one format for all of its files.
+pub(crate) fn other_format(found: &str) -> OtherFormat {
+    OtherFormat {
+        name: FORMAT.name,
+        found: found.to_owned(),
+        known: "databases of sled tables".to_owned(),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The salts of the write-ahead log that belongs to this database.
+    pub(crate) log_salts: Salts,
+    /// The random name of the log of events, for cursors.
+    pub(crate) event_log: u32,
+    /// What the changes in the tables add up to.
+    pub(crate) totals: Totals,
+    /// The number of the next table.
+    pub(crate) next_table: u64,
+    /// Newest first.
+    pub(crate) tables: Vec<TableMetadata>,
+}
+
+impl Manifest {
+    pub(crate) fn new(log_salts: Salts, event_log: u32) -> Self {
+        let totals = Totals::default();
+        Self { log_salts, event_log, totals, next_table: 1, tables: Vec::new() }
+    }
+
+    /// The bytes of the file.
+    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(SEAL.seal(&self.content()?))
+    }
+
+    pub(crate) fn content(&self) -> anyhow::Result<Vec<u8>> {
+        FORMAT.encode(self, 0)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
+        ensure!(!bytes.starts_with(MAGIC_BEFORE), other_format("format 7 or less"));
+        Self::of_content(SEAL.open(bytes)?)
+    }
+
+    pub(crate) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
+        let manifest: Self = FORMAT.decode(content)?;
+        let Totals { last_sequence, stored_from, .. } = manifest.totals;
+        ensure!(
+            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
+            "its events are kept from number {stored_from} on, and the last is {last_sequence}"
+        );
+        Ok(manifest)
+    }
+}

@@ -1,0 +1,393 @@
+//! The durable repository on one disk: a log-structured merge tree over tables of sled.
+//!
+//! The commit thread owns every write ([`commit`]): it appends each group of writes to the [write-ahead
+//! log](commit::write_ahead_log) and then shows the group in the [`memtable`]. A second thread writes full memtables as
+//! [`tables`], each a sled database of its own, and merges tables of similar size ([`compaction`]). `docs/storage.md` has the
+//! picture.
+
+mod backup;
+mod commit;
+mod compaction;
+mod config;
+#[cfg(feature = "conformance")]
+pub mod damage;
+mod events;
+mod files;
+mod health;
+#[cfg(feature = "__internal")]
+pub mod internal;
+mod keys;
+mod manifest;
+mod memtable;
+mod new_file;
+mod open;
+mod reader;
+mod sealed;
+mod search;
+mod tables;
+mod tag_reader;
+mod tree;
+
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, anyhow};
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantId};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use self::backup::archive::thread::Archiver;
+use self::commit::{Committer, Message, Outcome};
+use self::compaction::Compactor;
+use self::compaction::thread::CompactionThread;
+use self::events::EventLog;
+use self::health::StoreHealth;
+use self::health::disk_space::{DiskSpace, free_bytes};
+use self::health::errors::open_error;
+use self::health::metrics::EngineMetrics;
+use self::reader::PlantReader;
+use self::tree::MergeTree;
+
+use crate::metrics::MetricFamily;
+use crate::write::{Decision, Write, imported};
+use crate::{
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, fault,
+};
+
+/// The length of the write queue. When the queue is full, a write is refused, so an accepted write waits for a few
+/// groups only.
+const QUEUE_CAPACITY: usize = 1024;
+
+/// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
+const IMPORTS_IN_QUEUE: usize = 2;
+
+/// A page without a filter of at most this many plants, or of events in memory, is read on the calling thread, because
+/// handing it to a blocking thread would take longer.
+const INLINE_PAGE_MAX: usize = 1_000;
+
+pub use self::backup::Backup;
+pub use self::backup::archive::reader::PointInTime;
+pub use self::backup::archive::{Pruned, prune_archive};
+pub use self::backup::file::BackupFile;
+pub use self::backup::position::{Position, Until};
+pub use self::backup::restore::Restored;
+pub use self::backup::restore_error::RestoreError;
+pub use self::config::{
+    DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, SledConfig,
+};
+pub use self::health::inspection::{SledInspection, Verification};
+
+/// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
+/// write-ahead log, and are answered after it.
+///
+/// One process at a time can open a database. The methods need a tokio runtime: pages of plants and of events are read
+/// on its pool of blocking threads.
+///
+/// Dropping the repository carries out the accepted writes, like [`PlantRepository::close`].
+#[derive(Debug)]
+pub struct SledRepository {
+    queue: mpsc::Sender<Message>,
+    imports: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+    health: Arc<StoreHealth>,
+    disk_space: Arc<DiskSpace>,
+    // Fields drop in this order: dropping the queue ends the commit thread, which ends the other threads. The lock is
+    // released after they have ended, also by the duplicate in `DiskSpace`.
+    _threads: JoinOnDrop,
+    reader: PlantReader,
+    events: EventLog,
+    backups: Arc<Semaphore>,
+    archive: Option<Arc<Archiver>>,
+    archive_required: bool,
+    metrics: Arc<EngineMetrics>,
+    _lock: File,
+}
+
+impl SledRepository {
+    /// Opens the database, or makes a new one.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be used, another process has the database open, another version made it, or it is
+    /// damaged. The message says which, and what to do.
+    pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
+        // A panic would be a fault of this engine, and must not take an embedding program with it.
+        let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::try_open(config)));
+        opened.unwrap_or_else(|_| Err(anyhow!("opening the database panicked"))).map_err(open_error)
+    }
+
+    fn try_open(config: &SledConfig) -> anyhow::Result<Self> {
+        let health = Arc::new(StoreHealth::default());
+        let opened = open::open(config, Arc::clone(&health)).with_context(|| {
+            format!("cannot open the database in {}", config.directory.display())
+        })?;
+        let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
+        let open::Opened { files, manifest, tables, write_ahead_log, to_archive, lock } = opened;
+        let tree = Arc::new(MergeTree::new(tables, manifest.totals));
+        let events = EventLog {
+            tree: Arc::clone(&tree),
+            id: manifest.event_log,
+            retention: config.retention,
+        };
+        let archive = config.archive.clone().map(|archive| {
+            Archiver::start(archive, manifest.event_log, manifest.totals, &to_archive)
+        });
+        let archive = archive.transpose()?;
+        let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
+        let directory = config.directory.clone();
+        let disk_space =
+            DiskSpace::new(free_bytes, lock_of_threads, directory, Arc::clone(&health));
+        let disk_space = Arc::new(disk_space);
+        let metrics = Arc::<EngineMetrics>::default();
+        let compactor = Compactor::new(
+            files,
+            manifest,
+            events.clone(),
+            Arc::clone(&disk_space),
+            Arc::clone(&metrics),
+        );
+        let (compaction, compaction_handle) =
+            CompactionThread::start(compactor, Arc::clone(&health))?;
+        let committer = Committer {
+            tree: Arc::clone(&tree),
+            write_ahead_log,
+            compaction,
+            archive: archive.clone(),
+            changes_in_memory: fault::limit("changes-in-memory", config.changes_in_memory),
+            health: Arc::clone(&health),
+            disk_space: Arc::clone(&disk_space),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut threads = commit::spawn(committer, messages)?;
+        // Joined last: the compaction thread ends after the commit thread.
+        threads.push(compaction_handle);
+        Ok(Self {
+            queue,
+            imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
+            reads: Arc::new(Semaphore::new(concurrent_reads())),
+            searches: Arc::new(Semaphore::new(concurrent_reads())),
+            _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
+            health,
+            disk_space,
+            reader: PlantReader {
+                tree,
+                plants_scanned_first: fault::limit(
+                    "plants-scanned-first",
+                    config.plants_scanned_first,
+                ),
+            },
+            events,
+            backups: Arc::new(Semaphore::new(1)),
+            archive,
+            archive_required: config.archive_required,
+            metrics,
+            _lock: lock,
+        })
+    }
+
+    /// Sends the writes of an import to the commit thread, and returns their outcomes when all are carried out.
+    async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+        self.health.check()?;
+        let with_answers = writes.into_iter().map(|write| {
+            let (answer, outcome) = oneshot::channel();
+            ((write, answer), outcome)
+        });
+        let (writes, answered): (Vec<_>, Vec<_>) = with_answers.unzip();
+        // The permit moves with the writes: they stay in the queue when the caller is canceled.
+        let permit = Arc::clone(&self.imports).acquire_owned().await;
+        let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
+        if self.queue.send(Message::Import(writes, permit)).await.is_err() {
+            return Err(self.why_no_more_writes());
+        }
+        let mut outcomes = Vec::with_capacity(answered.len());
+        for outcome in answered {
+            match outcome.await {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => return Err(self.health.failed().await.into()),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Reads on a blocking thread, with one of the permits. There are as many as processors, so the commit thread keeps its share.
+    async fn read<T: Send + 'static>(
+        permits: &Arc<Semaphore>,
+        read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = Arc::clone(permits).acquire_owned().await;
+        let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
+        let read = tokio::task::spawn_blocking(move || {
+            // The read continues when its caller is canceled, so the read keeps its permit.
+            let _permit = permit;
+            read()
+        })
+        .await;
+        Ok(read.context("a read panicked").flatten().map_err(StoreFailure::new)?)
+    }
+
+    /// The failure that ended the commit thread, or [`StoreError::Closed`].
+    fn why_no_more_writes(&self) -> StoreError {
+        self.health.failure().map_or(StoreError::Closed, StoreError::Failed)
+    }
+}
+
+#[async_trait]
+impl PlantRepository for SledRepository {
+    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+        self.health.check()?;
+        let (answer, outcome) = oneshot::channel();
+        match self.queue.try_send(Message::Write((write, answer))) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.metrics.commit.note_refused();
+                return Err(StoreError::Busy);
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
+        }
+        tokio::select! {
+            biased;
+            Ok(outcome) = outcome => outcome,
+            // The commit thread may be stuck on a disk that does not answer, or it has panicked and dropped the write:
+            // then the state on disk is unknown, and the failure is reported soon.
+            failure = self.health.failed() => Err(failure.into()),
+        }
+    }
+
+    async fn import(
+        &self,
+        new_plants: Vec<NewPlant>,
+        on_conflict: OnConflict,
+    ) -> Result<Vec<Imported>, StoreError> {
+        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict)).collect();
+        let outcomes = tokio::select! {
+            biased;
+            outcomes = self.write_all(writes) => outcomes?,
+            failure = self.health.failed() => return Err(failure.into()),
+        };
+        outcomes.into_iter().map(|outcome| imported(outcome, on_conflict)).collect()
+    }
+
+    async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
+        Ok(self.reader.plant(id).map_err(StoreFailure::new)?)
+    }
+
+    async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
+        if request.filter.matches_all() && request.limit <= INLINE_PAGE_MAX {
+            return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
+        }
+        let reader = self.reader.clone();
+        let is_search = !request.filter.matches_all();
+        // Searches may take long, and other reads do not wait for them.
+        let permits = if is_search { &self.searches } else { &self.reads };
+        Self::read(permits, move || reader.page(&request)).await
+    }
+
+    async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
+        let Some(tag) = tag.map(str::to_owned) else { return Ok(self.reader.count()) };
+        let reader = self.reader.clone();
+        Self::read(&self.reads, move || reader.count_with_tag(&tag)).await
+    }
+
+    async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
+        let reader = self.reader.clone();
+        Self::read(&self.reads, move || reader.tags(&request)).await
+    }
+
+    async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
+        let page = if self.events.is_in_memory(after) && limit <= INLINE_PAGE_MAX {
+            self.events.page(after, limit).map_err(StoreFailure::new)?
+        } else {
+            let events = self.events.clone();
+            Self::read(&self.reads, move || events.page(after, limit)).await?
+        };
+        page.ok_or(StoreError::EventsGone)
+    }
+
+    async fn newest_event(&self) -> Result<EventCursor, StoreError> {
+        Ok(self.events.newest())
+    }
+
+    async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError> {
+        let mut page = self.events(EventsAfter::Cursor(after), limit).await?;
+        while page.events.is_empty() {
+            self.events.tree.shows_after(after.revision.get()).await;
+            page = self.events(EventsAfter::Cursor(after), limit).await?;
+        }
+        Ok(page)
+    }
+
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        // Each backup may keep a whole generation of tables on the disk.
+        let permit = Arc::clone(&self.backups).try_acquire_owned();
+        let permit = permit.map_err(|_| StoreError::BackupRunning)?;
+        let (tree, event_log) = (Arc::clone(&self.events.tree), self.events.id);
+        Self::read(&self.reads, move || Backup::of(tree.snapshot(), event_log, permit)).await
+    }
+
+    async fn check_ready(&self) -> Result<(), StoreError> {
+        self.health.check()?;
+        if self.queue.is_closed() {
+            return Err(self.why_no_more_writes());
+        }
+        if self.disk_space.is_full() {
+            return Err(StoreError::DiskFull);
+        }
+        if let Some(archive) = self.archive.as_ref().filter(|_| self.archive_required) {
+            archive.check().map_err(StoreError::NotArchived)?;
+        }
+        if self.health.is_stalled() { Err(StoreError::Busy) } else { Ok(()) }
+    }
+
+    fn metrics(&self) -> Vec<MetricFamily> {
+        let queue_length = self.queue.max_capacity() - self.queue.capacity();
+        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY);
+        let is_stopped = self.health.is_waiting_for_compaction();
+        let tree = &self.reader.tree;
+        families.extend(self.metrics.collect(tree, &self.disk_space, is_stopped));
+        families.extend(self.archive.iter().flat_map(|archive| archive.metrics()));
+        families
+    }
+
+    async fn failed(&self) -> StoreFailure {
+        self.health.failed().await
+    }
+
+    async fn close(&self) -> Result<(), StoreFailure> {
+        let (done, closed) = oneshot::channel();
+        let closing = async {
+            // A closed queue means that the repository is closed already.
+            if self.queue.send(Message::Close(done)).await.is_ok() { closed.await } else { Ok(()) }
+        };
+        tokio::select! {
+            // When the commit thread ends without an answer, the failure is reported soon.
+            Ok(()) = closing => self.health.check(),
+            failure = self.health.failed() => Err(failure),
+        }
+    }
+}
+
+fn concurrent_reads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+#[derive(Debug)]
+struct JoinOnDrop {
+    threads: Vec<JoinHandle<()>>,
+    health: Arc<StoreHealth>,
+}
+
+impl Drop for JoinOnDrop {
+    fn drop(&mut self) {
+        for thread in self.threads.drain(..) {
+            // After a failure, a thread may be stuck forever on a disk that does not answer.
+            if self.health.failure().is_none() && thread.join().is_err() {
+                log::error!("a thread of the store panicked");
+            }
+        }
+    }
+}

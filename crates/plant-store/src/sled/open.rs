@@ -1,0 +1,197 @@
+//! Opening the database.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use rustix::fs::OFlags;
+
+use crate::fault;
+use crate::sled::commit::change::ChangeGroup;
+use crate::sled::commit::recovery::{newest_run, replay};
+use crate::sled::commit::write_ahead_log::{self, WriteAheadLog};
+use crate::sled::compaction::merge::Tables;
+use crate::sled::compaction::write_table;
+use crate::sled::config::SledConfig;
+use crate::sled::files::Files;
+use crate::sled::health::StoreHealth;
+use crate::sled::health::errors::{advise, advise_on_disk};
+use crate::sled::health::findings::Findings;
+use crate::sled::manifest::Manifest;
+use crate::sled::tree::with_newest;
+
+/// How long an open waits for a lock that another process is about to release.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+const LOCK: &str = "lock";
+
+/// A checked database: its tables have everything in the write-ahead log.
+pub(crate) struct Opened {
+    pub(crate) files: Files,
+    pub(crate) manifest: Manifest,
+    pub(crate) tables: Tables,
+    pub(crate) write_ahead_log: WriteAheadLog,
+    /// The newest groups in the write-ahead log without a gap, oldest first, if there is an archive.
+    pub(crate) to_archive: Vec<ChangeGroup>,
+    pub(crate) lock: File,
+}
+
+/// Opens the database, or makes a new one.
+pub(crate) fn open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result<Opened> {
+    make_or_open(config, health).map_err(advise_on_disk)
+}
+
+fn make_or_open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result<Opened> {
+    let directory = &config.directory;
+    make_directory(directory)?;
+    let lock = lock(&directory.join(LOCK))?;
+    let files = Files::in_directory(directory, config.cache_bytes(), health);
+    if !files.has_database()? {
+        make_database(directory, &files)?;
+    }
+    recover(config, files, lock).map_err(advise)
+}
+
+/// Checks the database, and writes what only the write-ahead log has as a table.
+fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Opened> {
+    let mut findings = Findings::Refuse;
+    let mut manifest = files.read_manifest()?;
+    files.sync_manifest_name()?;
+    // Before sled sees the tables: it may hang on damaged files.
+    check_tables(&files, &manifest)?;
+    let mut tables = open_tables(&files, &manifest)?;
+    let log = write_ahead_log::read(&config.directory, Some(manifest.log_salts), &mut findings)?;
+    let write_ahead_log = WriteAheadLog::open(&config.directory, &log)?;
+    let groups = log.into_groups();
+    let to_archive = config.archive.as_ref().map_or_else(Vec::new, |_| newest_run(&groups));
+    let (memtables, totals) = replay(Some(manifest.totals), groups, &mut findings)?;
+    fault::point("after-replay");
+    // Only now: beside a manifest that is not the newest one, these tables may have the only copy of a plant.
+    files.remove_other_tables(&manifest)?;
+    // There is one at most, because a gap in the log is refused.
+    for memtable in &memtables {
+        let table = write_table(&files, &mut manifest, memtable, totals)?;
+        tables = with_newest(&tables, table);
+    }
+    fault::point("before-opened");
+    Ok(Opened { files, manifest, tables, write_ahead_log, to_archive, lock })
+}
+
+/// Opens the tables that the manifest names.
+pub(crate) fn open_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<Tables> {
+    manifest.tables.iter().map(|named| files.open_table(*named).map(Arc::new)).collect()
+}
+
+/// Reads all files of all tables, so that damage shows now, and not when a plant is asked for.
+fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let check_some = || {
+        while let Some(table) = manifest.tables.get(next.fetch_add(1, Ordering::Relaxed)) {
+            files.check_table(table)?;
+        }
+        anyhow::Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, check_some);
+        let checking: Vec<_> = (0..threads).map(spawn).collect();
+        checking.into_iter().try_for_each(|thread| {
+            thread?.join().unwrap_or_else(|_| Err(anyhow!("a check of the tables panicked")))
+        })
+    })
+}
+
+pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(directory)
+        .with_context(|| format!("cannot make the folder {}", directory.display()))
+}
+
+/// Makes the files of an empty database, the manifest last. A kill before leaves nothing that blocks the next open.
+fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
+    fault::point("before-log-made");
+    files.make()?;
+    let salts = write_ahead_log::make(directory)?;
+    sync_names(directory)?;
+    files.write_manifest(&Manifest::new(salts, new_event_log()?))
+}
+
+/// A random name of a log of events.
+pub(crate) fn new_event_log() -> anyhow::Result<u32> {
+    getrandom::u32().context("the system gives no random bytes")
+}
+
+/// Syncs the names in a folder, and those of the folder and its ancestors: a killed start may have created any of them.
+/// An ancestor that this user may not open existed before.
+pub(crate) fn sync_names(directory: &Path) -> anyhow::Result<()> {
+    for folder in directory.canonicalize()?.ancestors() {
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            Err(cause)
+                if !matches!(
+                    cause.kind(),
+                    ErrorKind::PermissionDenied
+                        | ErrorKind::InvalidInput
+                        | ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                return Err(cause).with_context(|| format!("cannot sync {}", folder.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes the file of a lock, if it is missing, and locks it.
+pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
+    // In a folder of another user, a link could lead to any file.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .custom_flags(no_link)
+        .open(path)
+        .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
+    try_lock(path, file)
+}
+
+/// Locks the database, and changes nothing: its file system may be read-only, and what is left of it may have no lock.
+pub(crate) fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
+    let path = directory.join(LOCK);
+    match File::open(&path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
+        opened => {
+            let file = opened.with_context(|| format!("cannot read {}", path.display()))?;
+            try_lock(&path, file).map(Some)
+        }
+    }
+}
+
+fn try_lock(path: &Path, file: File) -> anyhow::Result<File> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
+                thread::sleep(LOCK_RETRY_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                bail!("another process has it open; stop that process first, or use another folder")
+            }
+            Err(TryLockError::Error(cause)) => {
+                return Err(cause).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
+    }
+}

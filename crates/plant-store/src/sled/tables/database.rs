@@ -1,0 +1,280 @@
+//! One sled database, behind a guard for each way in which sled can fail.
+//!
+//! This is the only file that names the sled crate. `docs/storage.md` lists the hazards of sled 0.34.7, and the guards.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use anyhow::{Context as _, anyhow};
+
+/// How long an open waits for the lock: sled's threads release the lock a moment after a close.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// sled takes no smaller cache.
+const CACHE_MIN_BYTES: u64 = 256;
+
+/// The cache of a table that is being filled or sealed, in bytes: hardly anything is read again.
+pub(super) const FILL_CACHE_BYTES: u64 = 1024 * 1024;
+
+/// Bytes that sled shares with its cache.
+pub(crate) type SharedBytes = ::sled::IVec;
+
+/// A sorted map of a table: one kind of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Map {
+    Tags,
+    Events,
+    Plants,
+    Search,
+}
+
+impl Map {
+    pub(crate) const ALL: [Self; 4] = [Self::Tags, Self::Events, Self::Plants, Self::Search];
+
+    /// The name of the map's tree in sled.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Tags => "tags",
+            Self::Events => "events",
+            Self::Plants => "plants",
+            Self::Search => "search",
+        }
+    }
+}
+
+/// The tree with the pieces of the Bloom filter.
+const FILTER: &str = "filter";
+
+/// The key of the summary, in sled's default tree.
+const SUMMARY: &str = "summary";
+
+/// The key of the padding, in sled's default tree.
+const PADDING_KEY: &str = "padding";
+
+/// sled writes much larger values to files of their own.
+const PADDING_BYTES: usize = 64 * 1024;
+
+/// The size of a segment of sled's log, in bytes.
+const SEGMENT_BYTES: usize = 512 * 1024;
+
+#[derive(Debug)]
+struct Trees {
+    database: ::sled::Db,
+    maps: [::sled::Tree; Map::ALL.len()],
+    filter: ::sled::Tree,
+}
+
+/// An open database. Each map holds blocks by their first keys.
+#[derive(Debug)]
+pub(super) struct Database {
+    /// Present until the database is closed.
+    trees: Option<Trees>,
+}
+
+/// The blocks of a map from one on; by default, none.
+#[derive(Default)]
+pub(super) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
+
+/// How often a block that was read alone is touched. More touches keep less memory, and each takes about 0.4 µs.
+const TOUCHES: u32 = 4;
+
+/// Reads a block that was just read again, which is cheap, so that sled evicts others earlier.
+fn touch(map: &::sled::Tree, first_key: &[u8]) -> ::sled::Result<()> {
+    map.get(first_key).map(drop)
+}
+
+impl Database {
+    /// Opens the database in a folder, or makes a new one. `cache_bytes` bounds sled's cache, except for pages that were read
+    /// lately: sled considers an eviction only after every 64th read in each of 256 groups of pages. So up to 16,384 pages of
+    /// about 9 KiB, each read once, stay in memory whatever the bound, and [`touch`] makes them fewer.
+    pub(super) fn open(folder: &Path, cache_bytes: u64) -> anyhow::Result<Self> {
+        let config = ::sled::Config::new()
+            .path(folder)
+            .segment_size(SEGMENT_BYTES)
+            .cache_capacity(cache_bytes.max(CACHE_MIN_BYTES))
+            // Otherwise a thread of sled would write at its own times.
+            .flush_every_ms(None);
+        let begun = Instant::now();
+        let open = || loop {
+            match config.open() {
+                Err(::sled::Error::Io(cause))
+                    if is_about_lock(&cause) && begun.elapsed() < LOCK_PATIENCE =>
+                {
+                    thread::sleep(LOCK_RETRY_INTERVAL);
+                }
+                opened => {
+                    let database = opened?;
+                    let [tags, events, plants, search] = Map::ALL.map(Map::name);
+                    let maps = [
+                        database.open_tree(tags)?,
+                        database.open_tree(events)?,
+                        database.open_tree(plants)?,
+                        database.open_tree(search)?,
+                    ];
+                    let filter = database.open_tree(FILTER)?;
+                    return Ok(Trees { database, maps, filter });
+                }
+            }
+        };
+        Ok(Self { trees: Some(guard(open)?) })
+    }
+
+    fn trees(&self) -> anyhow::Result<&Trees> {
+        self.trees.as_ref().context("the table is closed")
+    }
+
+    fn map(&self, map: Map) -> anyhow::Result<&::sled::Tree> {
+        Ok(&self.trees()?.maps[map as usize])
+    }
+
+    /// Adds a block. A batch of sled would lock out all reads of all databases meanwhile, and is no faster.
+    pub(super) fn insert(&self, map: Map, first_key: &[u8], block: Vec<u8>) -> anyhow::Result<()> {
+        let map = self.map(map)?;
+        guard(|| map.insert(first_key, block).map(drop))
+    }
+
+    /// The block that has a key, if the map has the key, and the first key of the block.
+    pub(super) fn block_of(
+        &self,
+        map: Map,
+        key: &[u8],
+        touches: bool,
+    ) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
+        let map = self.map(map)?;
+        guard(|| {
+            let found = map.range(..=key).next_back().transpose()?;
+            if touches && let Some((first_key, _)) = &found {
+                (0..TOUCHES).try_for_each(|_| touch(map, first_key))?;
+            }
+            Ok(found)
+        })
+    }
+
+    /// The blocks whose first keys are not less than a key.
+    pub(super) fn blocks_from(&self, map: Map, first_key: &[u8]) -> anyhow::Result<Blocks> {
+        let map = self.map(map)?;
+        Ok(Blocks(Some((map.clone(), map.range(first_key..)))))
+    }
+
+    pub(super) fn write_summary(&self, summary: &[u8]) -> anyhow::Result<()> {
+        let trees = self.trees()?;
+        guard(|| trees.database.insert(SUMMARY, summary).map(drop))
+    }
+
+    pub(super) fn summary(&self) -> anyhow::Result<SharedBytes> {
+        let trees = self.trees()?;
+        guard(|| trees.database.get(SUMMARY))?.context("it has no summary")
+    }
+
+    /// Adds a piece of the filter. Pieces are in the order of their numbers.
+    pub(super) fn write_filter(&self, number: u32, piece: Vec<u8>) -> anyhow::Result<()> {
+        let trees = self.trees()?;
+        guard(|| trees.filter.insert(number.to_be_bytes(), piece).map(drop))
+    }
+
+    pub(super) fn filter(&self) -> anyhow::Result<Vec<u8>> {
+        let trees = self.trees()?;
+        let read = || {
+            let mut filter = Vec::new();
+            for piece in &trees.filter {
+                filter.extend_from_slice(&piece?.1);
+            }
+            Ok(filter)
+        };
+        guard(read)
+    }
+
+    /// Ends the segment of sled's log with the last entries. An open of sled cuts the last segment off at the first damage in
+    /// it, so that segment has nothing but padding.
+    pub(super) fn end_segment(&self) -> anyhow::Result<()> {
+        let trees = self.trees()?;
+        let pad = || {
+            // sled leaves out a value that is there already.
+            for number in 0..=u8::try_from(SEGMENT_BYTES / PADDING_BYTES).unwrap_or(u8::MAX) {
+                trees.database.insert(PADDING_KEY, vec![number; PADDING_BYTES])?;
+            }
+            trees.database.remove(PADDING_KEY).map(drop)
+        };
+        guard(pad)
+    }
+
+    /// Hands everything to the system. sled does not sync all of it, so sync the files after the close.
+    pub(super) fn flush(&self) -> anyhow::Result<()> {
+        let trees = self.trees()?;
+        guard(|| trees.database.flush().map(drop))
+    }
+}
+
+impl Database {
+    /// Closes the database, so that another open can get the lock. Fails when the disk does not take what was written.
+    pub(super) fn close(mut self) -> anyhow::Result<()> {
+        self.drop_trees()
+    }
+
+    /// sled syncs when its last handle is dropped, and panics if that fails.
+    fn drop_trees(&mut self) -> anyhow::Result<()> {
+        let trees = self.trees.take();
+        guard(|| {
+            drop(trees);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Nothing is lost: a sealed table has nothing to write, and one that is not sealed does not count.
+        if let Err(cause) = self.drop_trees() {
+            log::error!("a table could not be closed: {cause:#}");
+        }
+    }
+}
+
+impl Blocks {
+    /// The next block, behind its first key.
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
+        let Some((map, blocks)) = &mut self.0 else { return Ok(None) };
+        let next = guard(|| {
+            let next = blocks.next().transpose()?;
+            if let Some((first_key, _)) = &next {
+                touch(map, first_key)?;
+            }
+            Ok(next)
+        });
+        // sled reads on after the end, and repeats an error.
+        if !matches!(next, Ok(Some(_))) {
+            self.0 = None;
+        }
+        next
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Blocks")
+    }
+}
+
+fn is_about_lock(cause: &io::Error) -> bool {
+    cause.to_string().contains("could not acquire lock")
+}
+
+/// Calls sled. A panic of sled is an error, and an error of the disk can be found in the chain of causes.
+fn guard<T>(call: impl FnOnce() -> ::sled::Result<T>) -> anyhow::Result<T> {
+    match panic::catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(::sled::Error::Io(cause))) => Err(cause.into()),
+        Ok(Err(cause)) => Err(cause.into()),
+        Err(panicked) => Err(anyhow!("sled panicked: {}", message_of(&*panicked))),
+    }
+}
+
+fn message_of(panicked: &(dyn Any + Send)) -> &str {
+    let text = panicked.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}

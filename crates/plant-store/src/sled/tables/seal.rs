@@ -1,0 +1,159 @@
+//! Seals a table: proves it, makes its files final, and makes them durable.
+//!
+//! sled writes to its files also while it opens a database. After some opens it writes only bytes that are there already.
+//! A table is sealed when an open and a close have left every byte of its files as it was, so the files can have a
+//! checksum, and no later open can harm them.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::database::{Database, FILL_CACHE_BYTES};
+use super::summary::{Summary, TableMetadata, check_contents};
+use crate::fault;
+
+/// How many opens may change the files of a table. The first has the work of the fill left, and the second that of the
+/// first read.
+const OPENS_MAX: usize = 8;
+
+/// How much of a file is read at a time, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// Called whenever the making of a table advances. An error abandons the table.
+pub(crate) type Advances = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
+
+/// A table that is filled and closed.
+pub(crate) struct Unsealed {
+    pub(super) folder: PathBuf,
+    pub(super) summary: Summary,
+    pub(super) advances: Advances,
+}
+
+impl Unsealed {
+    /// Reads the table back, makes its files final and durable, and moves it to its place. Sync the folder around that
+    /// before the manifest names the table.
+    pub(crate) fn seal(self, number: u64, place: &Path) -> anyhow::Result<TableMetadata> {
+        let Self { folder, summary, advances } = self;
+        let seal = || {
+            fault::point("before-table-seal");
+            let database = Database::open(&folder, FILL_CACHE_BYTES)?;
+            check_contents(&database, &summary, &*advances)?;
+            database.close()?;
+            let (bytes, checksum) = final_files(&folder, &*advances)?;
+            fault::point("before-table-sync");
+            sync_files(&folder, &*advances)?;
+            fault::point("after-table-sync");
+            fs::rename(&folder, place)?;
+            anyhow::Ok(TableMetadata { number, bytes, checksum })
+        };
+        seal().with_context(|| format!("cannot seal {}", folder.display()))
+    }
+}
+
+/// Opens and closes a database until that changes no file. Returns the size and the checksum of its files.
+fn final_files(
+    folder: &Path,
+    advances: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<(u64, u64)> {
+    let mut before = checksum_of_files(folder, advances)?;
+    for _ in 0..OPENS_MAX {
+        Database::open(folder, FILL_CACHE_BYTES)?.close()?;
+        let after = checksum_of_files(folder, advances)?;
+        if after == before {
+            return Ok(after);
+        }
+        before = after;
+    }
+    bail!("sled changes it with each open")
+}
+
+/// Removes the files of a database that sled can do without, or makes anew.
+pub(super) fn remove_indexes(folder: &Path) -> io::Result<()> {
+    for path in files_in(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("snap.") || name == "conf" {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares the files of a table with what the manifest says of them.
+pub(crate) fn check_files(
+    folder: &Path,
+    expected: &TableMetadata,
+    advances: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (bytes, checksum) = checksum_of_files(folder, advances)
+        .with_context(|| format!("cannot read the table {}", folder.display()))?;
+    ensure!(
+        (bytes, checksum) == (expected.bytes, expected.checksum),
+        "the table {} is damaged: its files are not those that the manifest names",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// The size of all files in a folder, and the checksum over their names, lengths and bytes.
+fn checksum_of_files(
+    folder: &Path,
+    advances: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<(u64, u64)> {
+    let (mut hash, mut bytes) = (Xxh3Default::new(), 0);
+    let mut buffer = vec![0; READ_BYTES];
+    for path in files_in(folder)? {
+        let name = path.strip_prefix(folder)?.as_os_str().as_encoded_bytes();
+        let mut file = File::open(&path)?;
+        let length = file.metadata()?.len();
+        hash.update(&(name.len() as u64).to_le_bytes());
+        hash.update(name);
+        hash.update(&length.to_le_bytes());
+        bytes += length;
+        loop {
+            let read = match file.read(&mut buffer) {
+                Ok(0) => break,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            hash.update(&buffer[..read]);
+            advances()?;
+        }
+    }
+    Ok((bytes, hash.digest()))
+}
+
+/// The folder that sled makes for large values.
+const BLOBS: &str = "blobs";
+
+/// The files in the folder of a table and in [`BLOBS`], in the order of their names.
+fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.ends_with(BLOBS) {
+            files.extend(files_in(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Syncs the files in a folder and in the folders in it, and the folders.
+fn sync_files(folder: &Path, advances: &dyn Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync_files(&path, advances)?;
+        } else {
+            File::open(&path)?.sync_all()?;
+            advances()?;
+        }
+    }
+    Ok(File::open(folder)?.sync_all()?)
+}

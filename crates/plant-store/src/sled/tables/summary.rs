@@ -1,0 +1,72 @@
+//! What the manifest and a table itself say of the table.
+
+use std::num::Wrapping;
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::database::{Database, Map};
+use crate::format::whole;
+
+/// What the manifest says of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TableMetadata {
+    pub(crate) number: u64,
+    /// The size of all its files.
+    pub(crate) bytes: u64,
+    /// Over all its files: [`checksum_of_files`](super::seal).
+    pub(crate) checksum: u64,
+}
+
+/// What a table holds. The checksum of the files covers this too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// The sequence numbers of the first and the last change in the table.
+    pub(crate) sequences: (u64, u64),
+    /// How many entries are of plants, removals included.
+    pub(crate) plant_entries: u64,
+    /// What each map holds.
+    pub(crate) contents: [Contents; Map::ALL.len()],
+    /// Of the Bloom filter.
+    pub(super) filter_checksum: u64,
+}
+
+/// The blocks of a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Contents {
+    pub(crate) blocks: u64,
+    /// Of the blocks alone.
+    pub(crate) bytes: u64,
+    /// The sum of the hashes of the blocks with their first keys.
+    checksum: Wrapping<u64>,
+}
+
+impl Contents {
+    pub(crate) fn add(&mut self, first_key: &[u8], block: &[u8]) {
+        self.blocks += 1;
+        self.bytes += block.len() as u64;
+        self.checksum += xxh3_64_with_seed(block, xxh3_64(first_key));
+    }
+}
+
+/// Compares everything in a database with a summary.
+pub(super) fn check_contents(
+    database: &Database,
+    summary: &Summary,
+    advances: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let kept: Summary = whole(&database.summary()?).context("its summary is damaged")?;
+    ensure!(kept == *summary, "its summary is not the one that was written");
+    let filter = xxh3_64(&database.filter()?);
+    ensure!(filter == summary.filter_checksum, "its Bloom filter is not the one that was written");
+    for (map, expected) in Map::ALL.into_iter().zip(&summary.contents) {
+        let (mut found, mut blocks) = (Contents::default(), database.blocks_from(map, &[])?);
+        while let Some((first_key, block)) = blocks.next()? {
+            found.add(&first_key, &block);
+            advances()?;
+        }
+        ensure!(found == *expected, "its {} are not those that were written", map.name());
+    }
+    Ok(())
+}

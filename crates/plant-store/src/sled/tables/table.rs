@@ -1,0 +1,177 @@
+//! Reads a sealed table.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::block::BlockCursor;
+use super::bloom_filter::BloomFilter;
+use super::database::{Blocks, Database, FILL_CACHE_BYTES, Map, SharedBytes};
+use super::seal;
+use super::summary::{Contents, Summary, TableMetadata, check_contents};
+use crate::format::whole;
+
+/// A table that is open for reading.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) metadata: TableMetadata,
+    pub(crate) summary: Summary,
+    folder: PathBuf,
+    filter: BloomFilter,
+    pub(super) database: Database,
+    /// Whether reads of single blocks would fill the memory: see [`Database::open`].
+    touches: bool,
+}
+
+/// With more blocks than this, a table has more pages than it should keep in memory.
+const BLOCKS_WITHOUT_TOUCH: u64 = 8 * 1024;
+
+impl Table {
+    /// Opens a sealed table, which keeps about `cache_bytes` of its pages in memory. A server compares its files with the
+    /// manifest before: sled may hang on damaged files.
+    pub(crate) fn open(
+        folder: &Path,
+        metadata: TableMetadata,
+        cache_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        let open = || {
+            let database = Database::open(folder, cache_bytes)?;
+            let summary: Summary = whole(&database.summary()?).context("its summary is damaged")?;
+            let filter = database.filter()?;
+            ensure!(xxh3_64(&filter) == summary.filter_checksum, "its Bloom filter is damaged");
+            let filter = BloomFilter::from_bytes(&filter)?;
+            let blocks: u64 = summary.contents.iter().map(|contents| contents.blocks).sum();
+            let (folder, touches) = (folder.to_owned(), blocks > BLOCKS_WITHOUT_TOUCH);
+            anyhow::Ok(Self { metadata, summary, folder, filter, database, touches })
+        };
+        open().with_context(|| format!("cannot open the table {}", folder.display()))
+    }
+
+    /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) alone. sled may panic, or
+    /// never return, and it changes the files: give it a copy.
+    pub(crate) fn open_damaged(folder: &Path, metadata: TableMetadata) -> anyhow::Result<Self> {
+        let database = Database::open(folder, FILL_CACHE_BYTES).or_else(|_| {
+            // Without these, sled finds the pages by reading all of its log.
+            seal::remove_indexes(folder)?;
+            Database::open(folder, FILL_CACHE_BYTES)
+        })?;
+        let summary = database.summary().and_then(|summary| whole(&summary)).unwrap_or_default();
+        let (folder, filter) = (folder.to_owned(), BloomFilter::with_room_for(0));
+        Ok(Self { metadata, summary, folder, filter, database, touches: false })
+    }
+
+    /// What a map holds.
+    pub(crate) const fn contents(&self, map: Map) -> Contents {
+        self.summary.contents[map as usize]
+    }
+
+    /// The size of all its blocks.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        self.summary.contents.iter().map(|contents| contents.bytes).sum()
+    }
+
+    /// The value of a key of the plants: `None` when the table does not have the key, `Some(None)` when it removes the
+    /// key.
+    pub(crate) fn plant(&self, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
+        if !self.filter.may_contain(key) {
+            return Ok(None);
+        }
+        self.get(Map::Plants, key)
+    }
+
+    /// The value of a key: `None` when the table does not have the key, `Some(None)` when it removes the key.
+    pub(crate) fn get(&self, map: Map, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
+        let Some(mut block) = self.block_of(map, key)? else { return Ok(None) };
+        Ok(block.find(key)?.then(|| block.value().map(Arc::from)))
+    }
+
+    /// A cursor before the block that has a key, if the map has the key.
+    pub(crate) fn block_of(
+        &self,
+        map: Map,
+        key: &[u8],
+    ) -> anyhow::Result<Option<BlockCursor<SharedBytes>>> {
+        let found = self.database.block_of(map, key, self.touches);
+        let found = found.map_err(|error| self.unreadable(error, map, key))?;
+        Ok(found.map(|(_, block)| BlockCursor::new(block)))
+    }
+
+    /// The blocks of a map behind the one with this first key, or all of them.
+    pub(crate) fn blocks_after(
+        &self,
+        map: Map,
+        first_key: Option<&[u8]>,
+    ) -> anyhow::Result<TableBlocks<'_>> {
+        // No key is between a key and the same key with a zero behind.
+        let from = first_key.map_or_else(Vec::new, |first_key| [first_key, &[0]].concat());
+        Ok(TableBlocks { table: self, map, blocks: self.database.blocks_from(map, &from)? })
+    }
+
+    /// Compares all blocks and the filter with the summary. Calls `advances` after each block.
+    pub(crate) fn check(&self, advances: &dyn Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        check_contents(&self.database, &self.summary, advances)
+            .with_context(|| format!("the table {} is damaged", self.folder.display()))
+    }
+
+    pub(super) fn unreadable(&self, error: anyhow::Error, map: Map, key: &[u8]) -> anyhow::Error {
+        let (map, folder) = (map.name(), self.folder.display());
+        error.context(format!("cannot read the {map} of {folder} from key {key:x?} on"))
+    }
+
+    /// The blocks behind an unreadable one that begins at a key or before. Finds the first one whose page can be read, by
+    /// ever longer steps and then a binary search between the last two steps.
+    pub(super) fn readable_after(&self, map: Map, key: &[u8]) -> anyhow::Result<Blocks> {
+        let is_readable =
+            |number: u64| self.database.blocks_from(map, &number.to_be_bytes())?.next().map(drop);
+        let mut low = prefix(key);
+        let mut high = loop {
+            let begin = low;
+            let mut probes = (0..u64::BITS).map_while(|bits| begin.checked_add(1 << bits));
+            let found = probes.find(|probe| {
+                let is_found = is_readable(*probe).is_ok();
+                low = if is_found { low } else { *probe };
+                is_found
+            });
+            match found {
+                Some(high) => break high,
+                // There is no greater key.
+                None if low == begin => return Ok(Blocks::default()),
+                None => {}
+            }
+        };
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if is_readable(middle).is_ok() {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        self.database.blocks_from(map, &high.to_be_bytes())
+    }
+}
+
+/// The blocks of a map of a table.
+#[derive(Debug)]
+pub(crate) struct TableBlocks<'a> {
+    table: &'a Table,
+    map: Map,
+    blocks: Blocks,
+}
+
+impl TableBlocks<'_> {
+    /// The first key of the next block, and the block.
+    pub(crate) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
+        self.blocks.next().map_err(|error| self.table.unreadable(error, self.map, &[]))
+    }
+}
+
+/// The first bytes of a key as a number, which sorts as keys do, except that some keys have the same.
+fn prefix(key: &[u8]) -> u64 {
+    let mut prefix = [0; size_of::<u64>()];
+    let length = prefix.len().min(key.len());
+    prefix[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(prefix)
+}

@@ -1,0 +1,112 @@
+//! Fills a table.
+
+use std::path::PathBuf;
+use std::{fs, io};
+
+use anyhow::Context as _;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::block::BlockBuilder;
+use super::bloom_filter::BloomFilter;
+use super::database::{Database, FILL_CACHE_BYTES, Map};
+use super::seal::{Advances, Unsealed};
+use super::summary::{Contents, Summary};
+
+/// A tree holds the filter in pieces of this many words.
+const FILTER_PIECE_WORDS: usize = 512;
+
+/// A table that is being filled, in a folder of its own.
+pub(crate) struct TableWriter {
+    folder: PathBuf,
+    database: Database,
+    blocks: [BlockBuilder; Map::ALL.len()],
+    contents: [Contents; Map::ALL.len()],
+    filter: BloomFilter,
+    advances: Advances,
+}
+
+impl TableWriter {
+    /// Begins a table of at most this many plants in a folder, whose remains of an earlier attempt are removed.
+    pub(crate) fn create(
+        folder: PathBuf,
+        plants: usize,
+        advances: Advances,
+    ) -> anyhow::Result<Self> {
+        let create = || {
+            match fs::remove_dir_all(&folder) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause.into()),
+                _ => {}
+            }
+            fs::create_dir(&folder)?;
+            Database::open(&folder, FILL_CACHE_BYTES)
+        };
+        let database = create().with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Self {
+            folder,
+            database,
+            blocks: <[BlockBuilder; Map::ALL.len()]>::default(),
+            contents: <[Contents; Map::ALL.len()]>::default(),
+            filter: BloomFilter::with_room_for(plants),
+            advances,
+        })
+    }
+
+    /// Adds an entry whose key is greater than all before in its map; a value of `None` removes the key. Returns whether
+    /// the entry begins a block.
+    pub(crate) fn add(
+        &mut self,
+        map: Map,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> anyhow::Result<bool> {
+        if self.blocks[map as usize].is_complete() {
+            self.end_block(map)?;
+        }
+        if map == Map::Plants {
+            self.filter.add(key);
+        }
+        let block = &mut self.blocks[map as usize];
+        let begins_block = block.is_empty();
+        block.add(key, value)?;
+        Ok(begins_block)
+    }
+
+    fn end_block(&mut self, map: Map) -> anyhow::Result<()> {
+        let (first_key, block) = self.blocks[map as usize].take();
+        self.contents[map as usize].add(&first_key, &block);
+        let inserted = self.database.insert(map, &first_key, block);
+        inserted.with_context(|| format!("cannot write {}", self.folder.display()))?;
+        (self.advances)()
+    }
+
+    /// Writes the rest of the table, which has the changes of these sequence numbers, and closes it.
+    pub(crate) fn finish(
+        mut self,
+        sequences: (u64, u64),
+        plant_entries: u64,
+    ) -> anyhow::Result<Unsealed> {
+        for map in Map::ALL {
+            if !self.blocks[map as usize].is_empty() {
+                self.end_block(map)?;
+            }
+        }
+        let Self { folder, database, contents, filter, advances, .. } = self;
+        let finish = || {
+            let mut checksum = Xxh3Default::new();
+            for (number, piece) in (0..).zip(filter.pieces(FILTER_PIECE_WORDS)) {
+                checksum.update(&piece);
+                database.write_filter(number, piece)?;
+                advances()?;
+            }
+            let filter_checksum = checksum.digest();
+            let summary = Summary { sequences, plant_entries, contents, filter_checksum };
+            database.write_summary(&postcard::to_stdvec(&summary)?)?;
+            database.end_segment()?;
+            database.flush()?;
+            database.close()?;
+            anyhow::Ok(summary)
+        };
+        let summary = finish().with_context(|| format!("cannot write {}", folder.display()))?;
+        Ok(Unsealed { folder, summary, advances })
+    }
+}

@@ -1,0 +1,221 @@
+//! The log-structured merge tree that readers, the commit thread and the compaction thread share.
+
+use std::mem;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use anyhow::ensure;
+use plant_domain::PlantId;
+use tokio::sync::watch;
+
+use crate::record::{EncodedPlant, PlantRecord};
+use crate::sled::commit::change::{ChangeGroup, EventRecord, Totals};
+use crate::sled::compaction::merge::Tables;
+use crate::sled::keys;
+use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};
+use crate::sled::memtable::{Memtable, Run, run};
+use crate::sled::search::text_log::TextBatches;
+use crate::sled::tables::{Map, Table};
+
+#[derive(Debug)]
+pub(crate) struct MergeTree {
+    levels: RwLock<Levels>,
+    /// The sequence number of the last event that is shown, for those who wait for the next one.
+    shown: watch::Sender<u64>,
+}
+
+/// Newer levels override older ones: the active memtable, the immutable one, and the tables.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    /// What all changes add up to.
+    pub(crate) totals: Totals,
+    active: Memtable,
+    immutable: Option<Arc<Memtable>>,
+    pub(crate) tables: Tables,
+}
+
+impl MergeTree {
+    /// Empty memtables over tables that have everything up to `totals`.
+    pub(crate) fn new(tables: Tables, totals: Totals) -> Self {
+        let active = Memtable::after(totals.last_sequence);
+        let levels = RwLock::new(Levels { totals, active, immutable: None, tables });
+        Self { levels, shown: watch::Sender::new(totals.last_sequence) }
+    }
+
+    /// Hold the lock only briefly: writes wait for it.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Levels> {
+        // A group that a panic has left half applied is on disk in the log, and the store has failed.
+        self.levels.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Levels> {
+        self.levels.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tables as they are now. They stay readable while compaction replaces them.
+    pub(crate) fn tables(&self) -> Tables {
+        Arc::clone(&self.read().tables)
+    }
+
+    /// What all levels hold in one moment. Commits wait while the active memtable is copied, some milliseconds.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let levels = self.read();
+        Snapshot {
+            totals: levels.totals,
+            immutable: levels.immutable.clone(),
+            active: levels.active.clone(),
+            tables: Arc::clone(&levels.tables),
+        }
+    }
+
+    pub(crate) fn record(&self, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
+        let tables = {
+            let levels = self.read();
+            if let Some(record) = levels.plant_in_memory(id) {
+                return Ok(record.clone());
+            }
+            Arc::clone(&levels.tables)
+        };
+        let key = keys::plant_key(id);
+        for table in &*tables {
+            if let Some(record) = table.plant(&key)? {
+                return Ok(record.map(EncodedPlant::from));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Shows readers a group that is on disk in the write-ahead log, and whose changes lead to these plants.
+    pub(crate) fn apply(
+        &self,
+        group: &ChangeGroup,
+        plants: &[Option<PlantRecord<'_>>],
+    ) -> anyhow::Result<()> {
+        let mut levels = self.write();
+        let totals = levels.totals.after(group)?;
+        levels.active.apply(group, plants)?;
+        levels.totals = totals;
+        drop(levels);
+        self.shown.send_replace(totals.last_sequence);
+        Ok(())
+    }
+
+    /// Waits until an event after this sequence number is shown.
+    pub(crate) async fn shows_after(&self, sequence: u64) {
+        // The sender is dropped only with the tree.
+        let _ = self.shown.subscribe().wait_for(|shown| *shown > sequence).await;
+    }
+
+    /// An event, if it is still there.
+    pub(crate) fn event(&self, sequence: u64) -> anyhow::Result<Option<EventRecord>> {
+        let tables = {
+            let levels = self.read();
+            if let Some(event) = levels.event(sequence) {
+                return Ok(Some(event));
+            }
+            Arc::clone(&levels.tables)
+        };
+        let key = keys::event_key(sequence);
+        for table in &*tables {
+            if let Some(value) = table.get(Map::Events, &key)?.flatten() {
+                return EventRecord::decode(&value).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the active memtable immutable and begins the next one. The previous one must be a table already.
+    pub(crate) fn freeze(&self) -> anyhow::Result<(Arc<Memtable>, Totals)> {
+        let mut levels = self.write();
+        ensure!(levels.immutable.is_none(), "a memtable is immutable already");
+        let next = Memtable::after(levels.totals.last_sequence);
+        let immutable = Arc::new(mem::replace(&mut levels.active, next));
+        levels.immutable = Some(Arc::clone(&immutable));
+        Ok((immutable, levels.totals))
+    }
+
+    /// Shows readers the table of the immutable memtable in place of the memtable.
+    pub(crate) fn flushed(&self, tables: Tables, stored_from: u64) {
+        let mut levels = self.write();
+        levels.tables = tables;
+        levels.totals.stored_from = stored_from;
+        let immutable = levels.immutable.take();
+        drop(levels);
+        // Freeing it takes a while, so the lock goes first.
+        drop(immutable);
+    }
+
+    /// Shows readers the result of a merge in place of its inputs.
+    pub(crate) fn merged(&self, tables: Tables) {
+        self.write().tables = tables;
+    }
+}
+
+/// A tree in one moment.
+pub(crate) struct Snapshot {
+    pub(crate) totals: Totals,
+    pub(crate) immutable: Option<Arc<Memtable>>,
+    pub(crate) active: Memtable,
+    pub(crate) tables: Tables,
+}
+
+impl Levels {
+    /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
+    /// deleted.
+    fn plant_in_memory(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
+        self.memtables().find_map(|memtable| memtable.plants.get(id))
+    }
+
+    pub(crate) fn active_changes(&self) -> usize {
+        self.active.events.len()
+    }
+
+    /// How many changes are in no table yet.
+    pub(crate) fn changes_in_memory(&self) -> usize {
+        self.memtables().map(|memtable| memtable.events.len()).sum()
+    }
+
+    pub(crate) fn plants_from(&self, from: PlantId, about: usize) -> Run {
+        run(self.memtables(), from, about)
+    }
+
+    /// The counts of tags from a tag on, for at most `most` tags of each memtable.
+    pub(crate) fn tag_counts_from(&self, start: &str, most: usize) -> TagCountRun {
+        let from_start = (Bound::Included(start), Bound::Unbounded);
+        let changed =
+            self.memtables().map(|memtable| memtable.tag_counts.range::<str, _>(from_start));
+        let end = changed.clone().filter_map(|mut tags| tags.nth(most)).map(|(tag, _)| tag).min();
+        let is_in_run = |tag: &str| end.is_none_or(|end| tag < &**end);
+        let mut counts = TagCounts::new();
+        for (tag, count) in changed.flat_map(|tags| tags.take_while(|(tag, _)| is_in_run(tag))) {
+            *counts.entry(tag.clone()).or_default() += count;
+        }
+        TagCountRun { counts, end: end.cloned() }
+    }
+
+    /// The texts of all changed plants.
+    pub(crate) fn texts(&self) -> TextBatches {
+        self.memtables().flat_map(|memtable| memtable.texts.batches()).collect()
+    }
+
+    /// The sequence number of the first event in memory, or of the next one while there is none.
+    pub(crate) fn first_sequence(&self) -> u64 {
+        self.immutable
+            .as_ref()
+            .map_or(self.active.first_sequence, |immutable| immutable.first_sequence)
+    }
+
+    pub(crate) fn event(&self, sequence: u64) -> Option<EventRecord> {
+        self.memtables().find_map(|memtable| memtable.event(sequence))
+    }
+
+    /// Newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
+        [&self.active].into_iter().chain(self.immutable.as_deref())
+    }
+}
+
+/// The tables with one in front that is newer than all.
+pub(crate) fn with_newest(tables: &[Arc<Table>], newest: Table) -> Tables {
+    [Arc::new(newest)].into_iter().chain(tables.iter().cloned()).collect()
+}

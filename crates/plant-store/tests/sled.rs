@@ -1,0 +1,767 @@
+//! The repository on disk: the contract, crashes, and damage.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_store::conformance::damage::{
+    Content, copy_as_killed, copy_folder, count_value, edit, edit_postings, event_key, plant_key,
+};
+use plant_store::conformance::model::KeptEvents;
+use plant_store::conformance::{self, StoreUnderTest, model};
+use plant_store::{
+    EventRetention, OnConflict, OpenError, PAGE_MAX_WORK, PageRequest, PlantRepository,
+    Preconditions, SledConfig, SledInspection, SledRepository,
+};
+use proptest::prelude::ProptestConfig;
+use proptest::proptest;
+use proptest::sample::select;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How many events the model test keeps: few, so that many are forgotten.
+const FEW_EVENTS: usize = 16;
+
+struct Folder {
+    folder: TempDir,
+    config: SledConfig,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = SledConfig::new(folder.path().join("plants"));
+        Self { folder, config }
+    }
+
+    /// A database in which rare things happen often.
+    fn with_small_limits(changes_in_memory: usize) -> Self {
+        let mut folder = Self::new();
+        folder.config.cache_mib = 1;
+        folder.config.retention = EventRetention::new(FEW_EVENTS as u64, Duration::ZERO);
+        folder.config.changes_in_memory = changes_in_memory;
+        // Every filter asks the search index.
+        folder.config.plants_scanned_first = 1;
+        folder
+    }
+
+    fn directory(&self) -> &Path {
+        &self.config.directory
+    }
+
+    fn try_open(&self) -> Result<SledRepository, OpenError> {
+        SledRepository::open(&self.config)
+    }
+
+    fn inspect(&self) -> SledInspection {
+        SledInspection::open(&self.config).expect("opens to inspect")
+    }
+
+    fn disagreements(&self) -> Vec<String> {
+        self.inspect().verify(&|_| ()).expect("the disk works").disagreements
+    }
+
+    /// Checks that an open is refused with these words.
+    #[track_caller]
+    fn assert_refused(&self, words: &str) {
+        let refusal = self.try_open().map(drop).expect_err("it must not open").to_string();
+        assert!(refusal.contains(words), "{refusal}");
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) {
+        assert_eq!(self.disagreements(), Vec::<String>::new());
+    }
+}
+
+#[async_trait]
+impl StoreUnderTest for Folder {
+    async fn open(&self) -> Arc<dyn PlantRepository> {
+        Arc::new(self.try_open().expect("opens"))
+    }
+
+    async fn kill(&self, repository: Arc<dyn PlantRepository>) {
+        let copy = killed_copy(self);
+        repository.close().await.expect("closes");
+        drop(repository);
+        fs::remove_dir_all(self.directory()).expect("removes");
+        fs::rename(copy.directory(), self.directory()).expect("moves");
+    }
+
+    async fn verify(&self) {
+        self.assert_sound();
+    }
+}
+
+fn new_plant(id: i64) -> NewPlant {
+    let tag = Some(format!("tag {}", id % 7));
+    NewPlant::new(id, format!("plant {id}"), tag).expect("valid")
+}
+
+/// [`new_plant`] with another name.
+fn renamed_plant(id: i64) -> NewPlant {
+    let tag = new_plant(id).plant().tag().map(str::to_owned);
+    NewPlant::new(id, format!("renamed {id}"), tag).expect("valid")
+}
+
+async fn create(repository: &SledRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        repository.create(new_plant(id), None).await.expect("the id is free");
+    }
+}
+
+async fn assert_readable(repository: &SledRepository, ids: std::ops::Range<i64>) {
+    for id in ids {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), new_plant(id));
+    }
+}
+
+/// A copy of the folder as a kill would leave it now.
+fn killed_copy(folder: &Folder) -> Folder {
+    let copy = Folder::new();
+    copy_as_killed(folder.directory(), copy.directory());
+    copy
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repository_on_disk_keeps_the_contract() {
+    conformance::check(async || Folder::new()).await;
+    // The same with many tables.
+    conformance::check(async || {
+        let mut folder = Folder::new();
+        folder.config.changes_in_memory = 10_000;
+        folder
+    })
+    .await;
+}
+
+#[test]
+fn the_repository_on_disk_is_as_the_model() {
+    const OPERATIONS: usize = 40;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    // PROPTEST_CASES in the environment overrides the number of cases.
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    // Fewer and more than the kept events, so that memory has events that are not shown.
+    let changes_in_memory = select(vec![1, 3, 3 * FEW_EVENTS]);
+    proptest!(config, |(operations in model::operations(OPERATIONS), changes in changes_in_memory)| {
+        let folder = Folder::with_small_limits(changes);
+        runtime.block_on(model::check(&folder, &operations, KeptEvents::Exactly(FEW_EVENTS)));
+    });
+}
+
+#[tokio::test]
+async fn a_database_of_an_older_version_is_refused_and_not_called_damaged() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.directory().join("sled")).expect("a folder");
+    assert_other_format(&folder, "format 4 or less");
+    fs::remove_dir(folder.directory().join("sled")).expect("removes");
+    fs::write(folder.directory().join("manifest"), b"plmanif1 and more").expect("writes");
+    assert_other_format(&folder, "format 7 or less");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_and_not_called_damaged() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let path = folder.directory().join("manifest");
+    let mut manifest = fs::read(&path).expect("reads");
+    // Eight bytes of magic, the checksum of the rest, and the rest, which begins with the version.
+    manifest[16] += 1;
+    let checksum = xxh3_64(&manifest[16..]).to_le_bytes();
+    manifest[8..16].copy_from_slice(&checksum);
+    fs::write(&path, &manifest).expect("writes");
+    assert_other_format(&folder, &format!("version {}", manifest[16]));
+}
+
+/// Checks that neither a server nor an inspection opens the database, and that the message says why.
+#[track_caller]
+fn assert_other_format(folder: &Folder, format: &str) {
+    let inspected = SledInspection::open(&folder.config).map(drop);
+    for opened in [folder.try_open().map(drop), inspected] {
+        let Err(OpenError::Unusable(cause)) = opened else { panic!("{opened:?}") };
+        let cause = cause.to_string();
+        let says = format!("has {format}, and this version of the program reads");
+        assert!(cause.contains(&says) && cause.contains("export the plants"), "{cause}");
+    }
+}
+
+/// The segments of the write-ahead log, in the folder of a database.
+const SEGMENTS: [&str; 2] = ["journal.0", "journal.1"];
+
+/// Replaces the write-ahead log of one database by that of another.
+fn copy_log(from: &Folder, to: &Folder) {
+    for segment in SEGMENTS {
+        let [from, to] = [from, to].map(|folder| folder.directory().join(segment));
+        fs::copy(from, to).expect("copies");
+    }
+}
+
+#[tokio::test]
+async fn a_log_record_that_is_damaged_before_others_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let folder = killed_copy(&folder);
+    let path = folder.directory().join(SEGMENTS[0]);
+    let mut segment = fs::read(&path).expect("reads");
+    let name = segment.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    segment[name] ^= 1;
+    fs::write(&path, &segment).expect("writes");
+    folder.assert_refused("are lost from the write-ahead log");
+}
+
+#[tokio::test]
+async fn a_database_whose_manifest_or_table_is_missing_is_refused_and_not_made_anew() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let elsewhere = folder.folder.path().join("elsewhere");
+    for file in ["manifest", "tables/000000000001"] {
+        let file = folder.directory().join(file);
+        fs::rename(&file, &elsewhere).expect("moves");
+        folder.assert_refused(file.file_name().and_then(|name| name.to_str()).expect("a name"));
+        fs::rename(&elsewhere, &file).expect("moves");
+    }
+    assert_readable(&folder.try_open().expect("opens"), 0..10).await;
+}
+
+/// A kill may come at each step of a flush and of a merge.
+#[tokio::test]
+async fn what_an_unfinished_flush_or_merge_leaves_is_removed_by_the_next_open() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let leftovers = ["000000000002", "000000000099.new", "000000000003.removed"]
+        .map(|it| format!("tables/{it}"));
+    for table in &leftovers {
+        let table = folder.directory().join(table);
+        fs::create_dir(&table).expect("a folder");
+        fs::write(table.join("db"), "half of a table").expect("writes");
+    }
+    fs::write(folder.directory().join("manifest.new"), "half of a manifest").expect("writes");
+    folder.assert_sound();
+    let repository = folder.try_open().expect("opens");
+    assert!(leftovers.iter().all(|file| !folder.directory().join(file).exists()));
+    create(&repository, 10..20).await;
+    drop(repository);
+    assert_readable(&folder.try_open().expect("opens"), 0..20).await;
+}
+
+#[tokio::test]
+async fn what_a_killed_flush_has_written_and_the_write_ahead_log_still_has_is_counted_once() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let killed = killed_copy(&folder);
+    drop(repository);
+    let [from, to] =
+        [&folder, &killed].map(|folder| folder.directory().join("tables/000000000001"));
+    copy_folder(&from, &to).expect("copies");
+    killed.assert_sound();
+    assert_readable(&killed.try_open().expect("opens"), 0..10).await;
+}
+
+/// The files of a table, in the folder of its database.
+fn files_of_table(folder: &Folder, table: &str) -> Vec<PathBuf> {
+    let table = folder.directory().join("tables").join(table);
+    let entries = fs::read_dir(table).expect("reads").map(|entry| entry.expect("reads").path());
+    entries.filter(|path| path.is_file()).collect()
+}
+
+#[tokio::test]
+async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_no_plant_is_read_wrongly() {
+    const PLANTS: i64 = 3_000;
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = (0..PLANTS).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    drop(repository);
+    let mut files = files_of_table(&folder, "000000000001");
+    assert_eq!(files.len(), 3, "{files:?}: the settings of sled, its log, and its snapshot");
+    files.push(folder.directory().join("manifest"));
+    for path in files {
+        let whole = fs::read(&path).expect("reads");
+        for place in (0..whole.len()).step_by(whole.len().div_ceil(50)) {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 0x10;
+            fs::write(&path, damaged).expect("writes");
+            folder.assert_refused("damaged");
+            assert!(!folder.disagreements().is_empty(), "byte {place} of {}", path.display());
+            for plant in readable(&folder) {
+                let id = plant.id().get();
+                assert_eq!(plant, new_plant(id));
+            }
+        }
+        fs::write(&path, whole).expect("writes");
+        folder.assert_sound();
+    }
+}
+
+#[tokio::test]
+async fn damage_to_a_table_hides_only_the_plants_of_its_page() {
+    const PLANTS: i64 = 3_000;
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = (0..PLANTS).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    drop(repository);
+    for path in files_of_table(&folder, "000000000001") {
+        let whole = fs::read(&path).expect("reads");
+        let mut damaged = whole.clone();
+        let is_log = path.ends_with("db");
+        if is_log {
+            let name = b"plant 1500";
+            let is_name = |place: &usize| damaged[*place..].starts_with(name);
+            let places: Vec<_> = (0..damaged.len() - name.len()).filter(is_name).collect();
+            // The log of sled has the block more than once; the newest counts.
+            places.into_iter().for_each(|place| damaged[place] ^= 1);
+        } else {
+            damaged[20] ^= 1;
+        }
+        fs::write(&path, damaged).expect("writes");
+        let saved = readable(&folder).len();
+        let expected = if is_log { 2_600..3_000 } else { 3_000..3_001 };
+        assert!(expected.contains(&saved), "{saved} behind damage to {}", path.display());
+        fs::write(&path, whole).expect("writes");
+    }
+}
+
+#[tokio::test]
+async fn no_open_read_or_kill_changes_a_byte_of_a_sealed_table() {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 1_000;
+    let repository = folder.try_open().expect("opens");
+    repository
+        .import((0..3_000).map(new_plant).collect(), OnConflict::Error)
+        .await
+        .expect("imports");
+    drop(repository);
+    let bytes = |folder: &Folder| {
+        let tables = fs::read_dir(folder.directory().join("tables")).expect("reads");
+        let names = tables.map(|it| it.expect("reads").file_name().to_string_lossy().into_owned());
+        let files = names.flat_map(|name| files_of_table(folder, &name));
+        let read = |path: PathBuf| {
+            let name = path.strip_prefix(folder.directory()).expect("within").to_owned();
+            (name, fs::read(path).expect("reads"))
+        };
+        files.map(read).collect::<BTreeMap<_, _>>()
+    };
+    let sealed = bytes(&folder);
+    assert!(sealed.len() >= 3, "{:?}", sealed.keys());
+    for _ in 0..3 {
+        let repository = folder.try_open().expect("opens");
+        assert_readable(&repository, 0..3_000).await;
+        let killed = killed_copy(&folder);
+        assert!(bytes(&killed) == sealed, "a kill leaves other bytes");
+        assert_readable(&killed.try_open().expect("opens"), 0..3_000).await;
+        drop(repository);
+        folder.assert_sound();
+        assert!(bytes(&folder) == sealed, "the bytes of a sealed table have changed");
+    }
+}
+
+#[tokio::test]
+async fn plants_that_only_the_write_ahead_log_has_are_readable_without_the_manifest() {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 10;
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..25).await;
+    repository.delete(PlantId::from(3), Preconditions::default()).await.expect("removes");
+    let folder = killed_copy(&folder);
+    fs::write(folder.directory().join("manifest"), "no manifest").expect("writes");
+    let saved: Vec<_> = folder.inspect().plants().map(|plant| plant.expect("readable")).collect();
+    assert_eq!(saved, (0..25).filter(|id| *id != 3).map(new_plant).collect::<Vec<_>>());
+}
+
+/// The plants that an inspection reads.
+fn readable(folder: &Folder) -> Vec<NewPlant> {
+    folder.inspect().plants().filter_map(Result::ok).collect()
+}
+
+#[tokio::test]
+async fn an_older_manifest_is_refused_and_takes_no_table_away() {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 10;
+    let manifest = folder.directory().join("manifest");
+    drop(folder.try_open().expect("opens"));
+    let older = fs::read(&manifest).expect("reads");
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..35).await;
+    drop(repository);
+    let newer = fs::read(&manifest).expect("reads");
+    fs::write(&manifest, older).expect("writes");
+    let all: Vec<_> = (0..35).map(new_plant).collect();
+    for _ in 0..2 {
+        assert_eq!(readable(&folder), all);
+        assert!(!folder.disagreements().is_empty());
+        folder.assert_refused("lost from the write-ahead log");
+    }
+    fs::write(&manifest, newer).expect("writes");
+    folder.assert_sound();
+    assert_readable(&folder.try_open().expect("opens"), 0..35).await;
+}
+
+#[tokio::test]
+async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..10).await;
+    let folder = killed_copy(&folder);
+    let all: Vec<_> = (0..10).map(new_plant).collect();
+    let [first, second] = SEGMENTS.map(|segment| folder.directory().join(segment));
+    let whole = fs::read(&first).expect("reads");
+    let name = whole.windows(7).position(|bytes| bytes == b"plant 5").expect("its name");
+    let others: Vec<_> = all.iter().filter(|plant| plant.id().get() != 5).cloned().collect();
+    for (place, expected) in [(0, &all), (name, &others)] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1;
+        fs::write(&first, damaged).expect("writes");
+        assert_eq!(readable(&folder), *expected, "byte {place}");
+        assert!(!folder.disagreements().is_empty());
+    }
+    fs::write(&first, &whole).expect("writes");
+    fs::remove_file(second).expect("removes");
+    assert_eq!(readable(&folder), all);
+    fs::remove_file(folder.directory().join("manifest")).expect("removes");
+    assert_eq!(readable(&folder), all);
+    let mut without_salt = whole.clone();
+    without_salt[0] ^= 1;
+    for segment in [whole, without_salt] {
+        fs::write(&first, &segment).expect("writes");
+        folder.assert_refused("the manifest is missing");
+        assert_eq!(fs::read(&first).expect("reads"), segment);
+    }
+}
+
+#[tokio::test]
+async fn a_page_over_deleted_plants_ends_after_bounded_work() {
+    const DELETED: i64 = 110_000;
+    /// Fewer than the queue of writes takes.
+    const AT_ONCE: i64 = 500;
+    let folder = Folder::new();
+    let repository = Arc::new(folder.try_open().expect("opens"));
+    let plants = (0..=DELETED).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    for first in (0..DELETED).step_by(usize::try_from(AT_ONCE).expect("small")) {
+        let mut deletes = JoinSet::new();
+        for id in (first..first + AT_ONCE).map(PlantId::from) {
+            let repository = Arc::clone(&repository);
+            deletes.spawn(async move { repository.delete(id, Preconditions::default()).await });
+        }
+        deletes.join_all().await.into_iter().for_each(|deleted| deleted.expect("deletes"));
+    }
+    drop(repository);
+    let repository = folder.try_open().expect("opens");
+    let mut request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1 };
+    let mut pages = 0;
+    loop {
+        let page = repository.list(request.clone()).await.expect("reads");
+        pages += 1;
+        request.after = page.next;
+        if !page.is_empty() || page.next.is_none() {
+            assert_eq!(page.len(), 1);
+            break;
+        }
+    }
+    assert_eq!(pages, 1 + DELETED / i64::try_from(PAGE_MAX_WORK).expect("small"));
+}
+
+#[tokio::test]
+async fn an_inspection_changes_nothing() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let lock = folder.directory().join("lock");
+    fs::remove_file(&lock).expect("removes");
+    folder.assert_sound();
+    assert!(!lock.exists());
+}
+
+#[tokio::test]
+async fn counts_of_tags_and_the_search_index_are_right_after_an_open_with_any_write_ahead_log() {
+    const PLANTS: usize = 5_000;
+    const ROUNDS: usize = 4;
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 5_000;
+    // A fixed pseudo-random order in which plants change their tags repeatedly.
+    let mut number = 7_usize;
+    let mut row = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (id, tag) = ((number >> 40) % PLANTS, (number >> 20) % 4);
+        let tag = ["木", "木木", "Rosa"].get(tag).map(|tag| (*tag).to_owned());
+        let id = i64::try_from(id).expect("small");
+        NewPlant::new(id, "Rosa", tag).expect("valid")
+    };
+    for round in 0..ROUNDS {
+        for rows in [20_000 + 700 * round, 1, 1] {
+            let repository = folder.try_open().expect("opens");
+            let rows = (0..rows).map(|_| row()).collect();
+            repository.import(rows, OnConflict::Replace).await.expect("imports");
+            drop(repository);
+            folder.verify().await;
+        }
+    }
+}
+
+fn content(folder: &Folder) -> Content {
+    let mut all = Content::default();
+    edit(folder.directory(), |content| all.clone_from(content));
+    all
+}
+
+#[tokio::test]
+async fn merges_leave_one_entry_for_each_plant_and_forget_old_events() {
+    let folder = Folder::with_small_limits(20);
+    for round in 0..10 {
+        let repository = folder.try_open().expect("opens");
+        let plant = |id| if round % 2 == 0 { new_plant(id) } else { renamed_plant(id) };
+        let plants = (0..100).map(plant).collect();
+        repository.import(plants, OnConflict::Replace).await.expect("imports");
+        for id in 50..100 {
+            repository.delete(PlantId::from(id), Preconditions::default()).await.expect("deletes");
+        }
+    }
+    folder.assert_sound();
+    let tables = || fs::read_dir(folder.directory().join("tables")).expect("a folder").count();
+    wait_until_merged(&folder, tables).await;
+    let content = content(&folder);
+    let events = content.events.len();
+    assert!(events < 10 * 150 / 2, "{events} events are left of {}", 10 * 150);
+    assert_eq!(content.plants.len(), 50);
+}
+
+/// Waits until compaction has left fewer tables than it merges.
+async fn wait_until_merged(folder: &Folder, tables: impl Fn() -> usize) {
+    let repository = folder.try_open().expect("opens");
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while tables() >= 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("merges end");
+    drop(repository);
+}
+
+#[tokio::test]
+async fn a_write_ahead_log_in_an_older_state_is_refused() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..5).await;
+    let older = killed_copy(&folder);
+    create(&repository, 5..10).await;
+    drop(repository);
+    copy_log(&older, &folder);
+    folder.assert_refused("are missing in the write-ahead log");
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    create(&folder.try_open().expect("opens"), 0..5).await;
+    create(&other.try_open().expect("opens"), 0..9).await;
+    let own = killed_copy(&folder);
+    copy_log(&other, &folder);
+    folder.assert_refused("does not belong to the manifest");
+    assert!(!folder.disagreements().is_empty());
+    copy_log(&own, &folder);
+    // Behind the salt of this log, the records of another one count as none.
+    for segment in SEGMENTS {
+        let [own, other] = [&folder, &other].map(|folder| folder.directory().join(segment));
+        let [salted, records] = [&own, &other].map(|path| fs::read(path).expect("reads"));
+        fs::write(own, [&salted[..8], &records[8..]].concat()).expect("writes");
+    }
+    folder.assert_refused("are missing in the write-ahead log");
+    copy_log(&own, &folder);
+    assert_readable(&folder.try_open().expect("opens"), 0..5).await;
+    folder.assert_sound();
+}
+
+#[tokio::test]
+async fn a_segment_that_is_cut_is_refused() {
+    let folder = Folder::new();
+    drop(folder.try_open().expect("opens"));
+    let path = folder.directory().join(SEGMENTS[1]);
+    fs::File::options().write(true).open(path).expect("opens").set_len(100).expect("cuts");
+    folder.assert_refused("is cut");
+}
+
+/// More groups than both segments of the write-ahead log have room for.
+#[tokio::test(flavor = "multi_thread")]
+async fn plants_outlive_many_switches_between_the_segments() {
+    const CLIENTS: i64 = 8;
+    const PLANTS_OF_EACH: i64 = 1_600;
+    let folder = Folder::new();
+    let repository = Arc::new(folder.try_open().expect("opens"));
+    let long = "木".repeat(255);
+    let long_plant = |id| NewPlant::new(id, long.clone(), Some(long.clone())).expect("valid");
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..CLIENTS {
+        let repository = Arc::clone(&repository);
+        let plants: Vec<NewPlant> =
+            (0..PLANTS_OF_EACH).map(|number| long_plant(number * CLIENTS + client)).collect();
+        clients.spawn(async move {
+            for plant in plants {
+                repository.create(plant, None).await.expect("the id is free");
+            }
+        });
+    }
+    clients.join_all().await;
+    let repository = killed_copy(&folder).try_open().expect("opens after a kill");
+    for id in 0..CLIENTS * PLANTS_OF_EACH {
+        let found = repository.get(PlantId::from(id)).await.expect("reads");
+        assert_eq!(found.expect("it was created").into_new_plant(), long_plant(id));
+    }
+}
+
+/// A database with everything that a verification compares.
+async fn folder_to_verify() -> Folder {
+    let mut folder = Folder::new();
+    folder.config.changes_in_memory = 40;
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..100).await;
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
+    drop(repository);
+    folder
+}
+
+/// Changes what a database holds, with right checksums, and checks that a verification lists exactly `expected`.
+#[track_caller]
+fn check_found(folder: &Folder, change: impl FnOnce(&mut Content), expected: &[&str]) {
+    let mut before = Content::default();
+    edit(folder.directory(), |content| {
+        before.clone_from(content);
+        change(content);
+    });
+    let found = folder.disagreements();
+    let is_same = found.len() == expected.len()
+        && expected.iter().all(|words| found.iter().any(|found| found.contains(words)));
+    assert!(is_same, "{found:#?} is not {expected:#?}");
+    edit(folder.directory(), |content| *content = before);
+    folder.assert_sound();
+}
+
+const OTHER_PLANTS: &str = "the plants do not match their digest";
+
+#[tokio::test]
+async fn a_plant_in_an_older_state_is_found() {
+    let folder = Folder::new();
+    create(&folder.try_open().expect("opens"), 0..10).await;
+    let older = content(&folder).plants[&plant_key(3)].clone();
+    let repository = folder.try_open().expect("opens");
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    drop(repository);
+    edit(folder.directory(), |content| drop(content.plants.insert(plant_key(3), older)));
+    let found = folder.disagreements();
+    let expected = ["plant 3 has the revision 4, and event 11 is its last one", OTHER_PLANTS];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn a_plant_that_was_never_created_or_was_deleted_is_found() {
+    let folder = folder_to_verify().await;
+    for (id, record_of, event, of_tag) in [
+        (
+            700,
+            7,
+            "plant 700 has the revision 8, and that event is missing",
+            "of tag \"tag 0\" there are 16 readable plants, and its count says 15",
+        ),
+        (
+            4,
+            11,
+            "plant 4 is there, and event 102 removed it",
+            "of tag \"tag 4\" there are 14 readable plants, and its count says 13",
+        ),
+    ] {
+        let count = "there are 100 plants, and the count says 99";
+        let insert = |content: &mut Content| {
+            let record = content.plants[&plant_key(record_of)].clone();
+            content.plants.insert(plant_key(id), record);
+        };
+        check_found(&folder, insert, &[event, of_tag, count, OTHER_PLANTS]);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_damaged_or_breaks_a_rule_is_found() {
+    let folder = folder_to_verify().await;
+    let mut with_a_line_end = content(&folder).plants[&plant_key(7)].clone();
+    let name = with_a_line_end.windows(7).position(|bytes| bytes == b"plant 7");
+    with_a_line_end[name.expect("its name")] = b'\n';
+    let damaged = "the record of plant 7 is damaged";
+    let of_tag = "of tag \"tag 0\" there are 14 readable plants, and its count says 15";
+    let damage = |content: &mut Content| drop(content.plants.insert(plant_key(7), vec![1]));
+    check_found(&folder, damage, &[damaged, OTHER_PLANTS, of_tag]);
+    let damage = |content: &mut Content| drop(content.plants.insert(plant_key(7), with_a_line_end));
+    check_found(&folder, damage, &[damaged, OTHER_PLANTS]);
+}
+
+#[tokio::test]
+async fn wrong_counts_of_tags_are_found() {
+    let folder = folder_to_verify().await;
+    for (tag, value, expected) in [
+        ("tag 2", None, "of tag \"tag 2\" there are 14 readable plants, and its count says 0"),
+        (
+            "tag 2",
+            Some(count_value(13)),
+            "of tag \"tag 2\" there are 14 readable plants, and its count says 13",
+        ),
+        (
+            "tag 9",
+            Some(count_value(1)),
+            "of tag \"tag 9\" there are 0 readable plants, and its count says 1",
+        ),
+        ("tag 9", Some(count_value(-1)), "and its count says -1"),
+    ] {
+        let change = |content: &mut Content| match value {
+            Some(value) => drop(content.tags.insert(tag.into(), value)),
+            None => drop(content.tags.remove(tag.as_bytes())),
+        };
+        check_found(&folder, change, &[expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_search_index_that_does_not_match_the_plants_is_found() {
+    let folder = folder_to_verify().await;
+    edit_postings(folder.directory(), |postings| *postings.last_mut().expect("a posting") ^= 1);
+    let found = folder.disagreements();
+    let expected = "the search index of table ";
+    assert!(found.len() == 1 && found[0].starts_with(expected), "{found:#?}");
+}
+
+#[tokio::test]
+async fn events_that_are_missing_are_found() {
+    let folder = folder_to_verify().await;
+    let remove = |content: &mut Content| {
+        for sequence in [20, 21, 102] {
+            content.events.remove(&event_key(sequence)).expect("an event");
+        }
+    };
+    let expected = [
+        "the events from 20 to 21 are missing",
+        "plant 19 has the revision 20, and that event is missing",
+        "plant 20 has the revision 21, and that event is missing",
+        "the events from 102 to 102 are missing",
+        "plant 4 is missing; event 5 is its last one",
+    ];
+    check_found(&folder, remove, &expected);
+}
+
+#[tokio::test]
+async fn an_event_of_the_wrong_kind_is_found() {
+    let folder = folder_to_verify().await;
+    let change = |content: &mut Content| {
+        let event = content.events.get_mut(&event_key(20)).expect("an event");
+        // Behind the version.
+        assert_eq!(event[1], 0);
+        event[1] = 1;
+    };
+    let expected = ["event 20 (Updated) cannot follow the event before it of plant 19"];
+    check_found(&folder, change, &expected);
+}
