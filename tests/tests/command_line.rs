@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use plant_store::conformance::damage::edit_plants;
+use plant_store::conformance::damage::{edit, plant_key};
 use plantd_tests::{CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, mode, wait_until};
 
 /// The program refuses to start, and creates no folder.
@@ -229,7 +229,7 @@ fn verify_says_in_one_line_that_everything_agrees_or_lists_what_does_not() {
     assert_eq!(output(&["verify"], server.data(), 0), agrees);
     assert_eq!(output(&["verify", "--data", data], Path::new("nowhere"), 0), agrees);
 
-    edit_plants(&server.data().join("plants"), |plants| drop(plants.remove(&1)));
+    edit(&server.data().join("plants"), |content| drop(content.plants.remove(&plant_key(1))));
     // The second verification shows that the first one has changed nothing.
     for _ in 0..2 {
         let (listed, advice) = output(&["verify"], server.data(), 1);
@@ -262,14 +262,14 @@ fn verify_and_export_refuse_a_folder_that_is_damaged_in_use_or_none() {
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     assert_eq!(server.terminate().code(), Some(0));
 
-    let file = server.data().join("plants/tables/000000000001");
+    let file = server.data().join("plants/tables/000000000001/db");
     let length = fs::metadata(&file).expect("a file").len();
     let garbage = vec![0xA5; usize::try_from(length).expect("small")];
     fs::write(&file, &garbage).expect("writes");
     let launch = Launch::new().data(server.data());
     launch.assert_refused(IO, &["damaged"]);
     let (listed, advice) = output(&["verify"], server.data(), 1);
-    assert!(listed.contains("000000000001: it does not end as a table does"), "{listed}");
+    assert!(listed.contains("000000000001 is damaged: its files are not those"), "{listed}");
     assert!(advice.contains("restore a backup"), "{advice}");
     output(&["export", "--data", &data], server.data(), 1);
     assert!(fs::read(&file).expect("reads") == garbage, "the file was changed");
@@ -290,7 +290,9 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
     let (rows, _) = output(&["export", "--data", data, "--format", "csv"], server.data(), 0);
     assert_eq!(rows, "id,name,tag\n1,Rosa,Rosaceae\n2,Rosa,\n4,Rosa,Rosaceae\n");
 
-    edit_plants(&server.data().join("plants"), |plants| drop(plants.insert(2, vec![1])));
+    edit(&server.data().join("plants"), |content| {
+        content.plants.insert(plant_key(2), vec![1]);
+    });
     let (rows, said) = output(&export, server.data(), 1);
     assert_eq!(rows.lines().collect::<Vec<_>>(), [expected[0], expected[2]]);
     for words in ["left out: the record of plant 2", "2 of 3 plants"] {

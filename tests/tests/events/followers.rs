@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::{
     Answer, Authority, Client, Connection, EventStream, Format, Launch, Scrape, TestServer,
-    plant_body, raw_head, stream_request, wait_for, wait_until,
+    all_events, plant_body, raw_head, stream_request, wait_for, wait_until,
 };
 
 use super::{HEARTBEAT, create_all, page};
@@ -148,6 +148,9 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
     let mut server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
     let client = server.client();
     import_long_plants(&client, PLANTS);
+    // What the tables keep in memory of the plants that were read is no cost of the follower.
+    let read = all_events(&client, "plants=true&limit=1000");
+    assert_eq!(i64::try_from(read.len()), Ok(PLANTS));
     let mut other = EventStream::open(server.connect(), "after=now");
 
     let mut stuck = server.connect();

@@ -54,10 +54,11 @@ const fn point(name: &'static str, thread: &'static str, passes: u32) -> Point {
 
 const COMMIT_THREAD: &str = "plant-commit";
 const COMPACTION_THREAD: &str = "plant-compact";
+const SEALING_THREAD: &str = "plant-seal";
 const OPENING_THREAD: &str = "main";
 
 /// The steps of a commit, and of the flush and the merges that follow it, in their order.
-const COMMIT: [Point; 21] = [
+const COMMIT: [Point; 28] = [
     point("before-decision", COMMIT_THREAD, 50),
     point("before-segment-switch", COMMIT_THREAD, 4),
     point("after-segment-switch", COMMIT_THREAD, 4),
@@ -68,16 +69,23 @@ const COMMIT: [Point; 21] = [
     point("before-answers", COMMIT_THREAD, 50),
     point("before-answers", COMMIT_THREAD, 2),
     point("before-table-write", COMPACTION_THREAD, 4),
+    point("before-table-seal", COMPACTION_THREAD, 4),
     point("before-table-sync", COMPACTION_THREAD, 4),
     point("after-table-sync", COMPACTION_THREAD, 4),
+    point("before-table-open", COMPACTION_THREAD, 4),
     point("before-manifest-write", COMPACTION_THREAD, 4),
     point("before-manifest-sync", COMPACTION_THREAD, 4),
     point("before-manifest-rename", COMPACTION_THREAD, 4),
     point("after-manifest-rename", COMPACTION_THREAD, 4),
     point("after-flush", COMPACTION_THREAD, 4),
     point("before-merge-step", COMPACTION_THREAD, 2),
+    point("before-table-seal", SEALING_THREAD, 2),
+    point("before-table-sync", SEALING_THREAD, 2),
+    point("after-table-sync", SEALING_THREAD, 2),
+    point("before-table-open", SEALING_THREAD, 2),
     point("before-merge-shown", COMPACTION_THREAD, 2),
     point("before-input-removed", COMPACTION_THREAD, 4),
+    point("before-table-removed", COMPACTION_THREAD, 4),
     point("after-merge", COMPACTION_THREAD, 2),
 ];
 
@@ -99,8 +107,10 @@ const MAKE: [Point; 6] = [
 ];
 
 /// The steps of an opening that finds changes in the write-ahead log alone, and tables that a kill has left, in their order.
-const RECOVERY: [Point; 10] = [
+const RECOVERY: [Point; 12] = [
     point("before-table-write", OPENING_THREAD, 1),
+    point("before-table-open", OPENING_THREAD, 1),
+    point("before-table-seal", OPENING_THREAD, 1),
     point("before-table-sync", OPENING_THREAD, 1),
     point("after-table-sync", OPENING_THREAD, 1),
     point("before-manifest-write", OPENING_THREAD, 1),

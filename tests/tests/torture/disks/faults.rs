@@ -59,7 +59,9 @@ impl Files {
                 });
                 let newest: u64 = names.max().unwrap_or_default();
                 let new = newest + 1..newest + MOST_TABLES;
-                new.map(|number| tables.join(format!("{number:012}"))).collect()
+                let names = ["", ".new", ".new/db"];
+                let paths = |number| names.map(|name| tables.join(format!("{number:012}{name}")));
+                new.flat_map(paths).collect()
             }
             Self::NewManifest => vec![plants.join("manifest.new")],
             Self::Folders => vec![plants.to_owned(), plants.join("tables")],
@@ -237,9 +239,9 @@ fn a_call_that_fails_once_or_permanently_loses_no_acknowledged_write() {
         ("pwrite64", Files::Log),
         ("fdatasync", Files::Log),
         ("openat", Files::NewTables),
-        ("write", Files::NewTables),
+        ("pwrite64", Files::NewTables),
         ("fsync", Files::NewTables),
-        ("unlink", Files::NewTables),
+        ("rename", Files::NewTables),
         ("openat", Files::NewManifest),
         ("write", Files::NewManifest),
         ("fsync", Files::NewManifest),
@@ -264,7 +266,7 @@ fn a_disk_that_stops_answering_ends_the_server() {
     let cases = [
         ("pwrite64", Files::Log, true),
         ("fdatasync", Files::Log, true),
-        ("write", Files::NewTables, false),
+        ("pwrite64", Files::NewTables, false),
         ("fsync", Files::NewManifest, false),
     ];
     let fault = |call| Fault { call, tamper: HANGS, first: 2, is_for_ever: false };
@@ -281,7 +283,7 @@ fn a_fault_that_only_a_table_meets_is_reported_without_another_write() {
     const IDS: Range<i64> = 1_000_000..1_007_500;
     let text = "木".repeat(255);
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
-    check_all(AT_ONCE, ["write", "fsync"], |call| {
+    check_all(AT_ONCE, ["pwrite64", "fsync"], |call| {
         let fault = Fault { call, tamper: "error=EIO", first: 1, is_for_ever: false };
         let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
         let mut faulty = FaultyServer::start(&fault, Files::NewTables, &mut ledgers, &mut chance);
@@ -309,7 +311,7 @@ fn a_fault_that_only_a_table_meets_is_reported_without_another_write() {
 
 #[test]
 fn nothing_is_begun_in_a_store_that_has_failed() {
-    let fault = Fault { call: "write", tamper: "error=EIO", first: 1, is_for_ever: false };
+    let fault = Fault { call: "pwrite64", tamper: "error=EIO", first: 1, is_for_ever: false };
     let (mut ledgers, mut chance) = (Ledgers::of_clients(1, 1), chance());
     let mut faulty = FaultyServer::start(&fault, Files::NewTables, &mut ledgers, &mut chance);
     let client = faulty.server.client();

@@ -99,6 +99,7 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
         ("plants/manifest", 0o000),
         ("plants/tables", 0o000),
         ("plants/tables/000000000001", 0o000),
+        ("plants/tables/000000000001/db", 0o000),
     ];
     for (path, mode) in cases {
         let path = data.join(path);
@@ -170,7 +171,7 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
 
     // Folders in the place of files of the database.
     let data = stage.used("data");
-    for name in ["lock", "journal.0", "manifest", "tables/000000000001"] {
+    for name in ["lock", "journal.0", "manifest", "tables/000000000001/db"] {
         let (path, aside) = (data.join("plants").join(name), stage.path("aside"));
         fs::rename(&path, &aside).expect("it can be renamed");
         fs::create_dir(&path).expect("a folder can be made");
@@ -228,7 +229,7 @@ fn a_tokens_file_that_cannot_be_read_ends_with_74_and_one_that_is_no_file_with_7
 #[test]
 fn a_file_system_that_is_read_only_ends_with_74_and_says_so() {
     const READ_ONLY: &[&str] = &["is read-only"];
-    let disk = SmallDisk::new("size=128m");
+    let disk = SmallDisk::new("size=168m");
     let launch = load::launch().within(&disk);
     let mut server = TestServer::start_at(launch.clone(), &disk.data());
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
