@@ -1,7 +1,7 @@
 //! What plant-store reads from the disk.
 
 use plant_domain::PlantFilter;
-use plant_store::internal::{self, AnyDatabase, TableEntries};
+use plant_store::internal::{self, AnyDatabase};
 use plant_store::{PageRequest, StoredPlant};
 
 use crate::FuzzTarget;
@@ -11,7 +11,7 @@ pub(crate) const TARGETS: [FuzzTarget; 10] = [
     FuzzTarget { name: "event", check: event },
     FuzzTarget { name: "key", check: key },
     FuzzTarget { name: "block", check: block },
-    FuzzTarget { name: "table", check: table },
+    FuzzTarget { name: "backup", check: backup },
     FuzzTarget { name: "manifest", check: manifest },
     FuzzTarget { name: "log_group", check: log_group },
     FuzzTarget { name: "log_segment", check: log_segment },
@@ -32,7 +32,7 @@ fn event(value: &[u8]) {
 }
 
 fn key(key: &[u8]) {
-    if let Ok(Some(again)) = internal::key(key) {
+    for again in internal::key(key).into_iter().flatten() {
         assert_eq!(again, key);
     }
 }
@@ -43,11 +43,11 @@ fn block(bytes: &[u8]) {
     assert_eq!(internal::block(&block).expect("it was written"), entries);
 }
 
-/// The first byte is the length of the blocks; the tail follows them.
-fn table(input: &[u8]) {
-    let Some((blocks_bytes, rest)) = input.split_first() else { return };
-    let (blocks, tail) = rest.split_at(rest.len().min(usize::from(*blocks_bytes)));
-    drop(internal::table(blocks, tail));
+/// The first byte is the length of the head; the frames follow it.
+fn backup(input: &[u8]) {
+    let Some((head_bytes, rest)) = input.split_first() else { return };
+    let (head, frames) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
+    drop(internal::backup(head, frames));
 }
 
 fn manifest(content: &[u8]) {
@@ -75,7 +75,7 @@ fn archive_piece(input: &[u8]) {
 /// The first byte says where a record is inserted into the other bytes.
 fn log_segment(input: &[u8]) {
     /// The payload of a group without changes.
-    const GROUP: [u8; 4] = [1, 0, 0, 0];
+    const GROUP: [u8; 6] = [1, 1, 0, 0, 0, 0];
     let Some((offset, segment)) = input.split_first() else { return };
     for payload in internal::whole_records(segment) {
         // A whole record need not be a group.
@@ -94,31 +94,23 @@ fn log_segment(input: &[u8]) {
     assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");
 }
 
-/// Parts of a database: the kind, the length of the key, the length of the value, then both. The kind `m` is the totals of
-/// the manifest, and `+` begins the next older table. Other kinds but `p`, `e` and `c`, which begin the key of an entry,
-/// are a group of the write-ahead log. The same letter in upper case removes a key.
+/// Parts of a database: the kind, the length of a part, and the part. The kind `m` is the totals of the manifest; all others are
+/// a group of the write-ahead log.
 fn database(input: &[u8]) {
     // The totals of an empty database.
-    let mut totals = [&[0][..], &[0], &[0], &[1]].concat();
-    let (mut tables, mut groups) = (vec![TableEntries::new()], Vec::new());
+    let mut totals = [&[0][..], &[0], &[0], &[0], &[1]].concat();
+    let mut groups = Vec::new();
     let mut rest = input;
-    while let [kind, key_bytes, value_bytes, parts @ ..] = rest {
-        let (key, parts) = parts.split_at(parts.len().min(usize::from(*key_bytes)));
-        let (value, parts) = parts.split_at(parts.len().min(usize::from(*value_bytes)));
+    while let [kind, part_bytes, parts @ ..] = rest {
+        let (part, parts) = parts.split_at(parts.len().min(usize::from(*part_bytes)));
         rest = parts;
-        let key = [&[kind.to_ascii_lowercase()], key].concat();
         match kind {
-            b'm' => totals = value.to_vec(),
-            b'+' => tables.push(TableEntries::new()),
-            b'p' | b'e' | b'c' | b'P' | b'E' | b'C' => {
-                let value = kind.is_ascii_lowercase().then(|| value.to_vec());
-                tables.last_mut().expect("a table").insert(key, value);
-            }
-            _ => groups.push(value.to_vec()),
+            b'm' => totals = part.to_vec(),
+            _ => groups.push(part.to_vec()),
         }
     }
 
-    let Some(database) = AnyDatabase::recover(&totals, &tables, &groups) else { return };
+    let Some(database) = AnyDatabase::recover(&totals, &groups) else { return };
     let (plants, last_event) = database.numbers();
     let page = |name, tag| {
         let filter = PlantFilter::new(name, tag).expect("a valid filter");
