@@ -118,7 +118,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             AtLeast(0.5, Some(0.7)),
             rates.ratios(READ, LARGE, SMALL),
         ),
-        ("most memory, MB", AtMost(400.0, None), peak.into_iter().collect()),
+        ("most memory, MB", AtMost(600.0, Some(400.0)), peak.into_iter().collect()),
         (READY, AtMost(3.0, None), seconds(READY, LARGE)),
         (READY_AFTER_KILL, AtMost(15.0, None), seconds(READY_AFTER_KILL, LARGE)),
     ];
