@@ -265,6 +265,16 @@ async fn what_a_killed_flush_has_written_and_the_write_ahead_log_still_has_is_co
     assert_readable(&killed.try_open().expect("opens"), 0..10).await;
 }
 
+/// A database whose plants are in one table.
+async fn folder_with_a_table(plants: i64) -> Folder {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let plants = (0..plants).map(new_plant).collect();
+    repository.import(plants, OnConflict::Error).await.expect("imports");
+    drop(repository);
+    folder
+}
+
 /// The files of a table, in the folder of its database.
 fn files_of_table(folder: &Folder, table: &str) -> Vec<PathBuf> {
     let table = folder.directory().join("tables").join(table);
@@ -274,12 +284,7 @@ fn files_of_table(folder: &Folder, table: &str) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_no_plant_is_read_wrongly() {
-    const PLANTS: i64 = 3_000;
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    let plants = (0..PLANTS).map(new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
-    drop(repository);
+    let folder = folder_with_a_table(3_000).await;
     let mut files = files_of_table(&folder, "000000000001");
     assert_eq!(files.len(), 3, "{files:?}: the settings of sled, its log, and its snapshot");
     files.push(folder.directory().join("manifest"));
@@ -303,12 +308,7 @@ async fn a_flipped_byte_in_a_table_or_the_manifest_is_refused_and_no_plant_is_re
 
 #[tokio::test]
 async fn damage_to_a_table_hides_only_the_plants_of_its_page() {
-    const PLANTS: i64 = 3_000;
-    let folder = Folder::new();
-    let repository = folder.try_open().expect("opens");
-    let plants = (0..PLANTS).map(new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
-    drop(repository);
+    let folder = folder_with_a_table(3_000).await;
     for path in files_of_table(&folder, "000000000001") {
         let whole = fs::read(&path).expect("reads");
         let mut damaged = whole.clone();

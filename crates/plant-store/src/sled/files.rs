@@ -122,14 +122,16 @@ impl Files {
         })
     }
 
-    /// Begins a table of at most this many plants.
+    /// Begins a table of at most this many plants. Removes what a killed attempt has left in its place.
     pub(crate) fn create_table(
         &self,
         number: u64,
         plants: usize,
         advances: Advances,
     ) -> anyhow::Result<TableBuilder> {
-        TableBuilder::create(self.table_name(number, NEW), plants, advances)
+        let folder = self.table_name(number, NEW);
+        remove_folder(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        TableBuilder::create(folder, plants, advances)
     }
 
     /// Seals a table. When this returns, the table is on disk under its name, and the manifest may name it.

@@ -99,7 +99,7 @@ impl Compactor {
         let tables = self.tree.tables();
         let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
         let free: Vec<_> = tables.iter().take_while(is_free).collect();
-        let size = |table: &&Arc<Table>| (table.entry_bytes(), table.summary.plant_entries);
+        let size = |table: &&Arc<Table>| (table.block_bytes(), table.summary.plant_entries);
         let sizes: Vec<_> = free.iter().map(size).collect();
         let Some(mut inputs) = tables_to_merge(&sizes, self.manifest.totals.plants) else {
             return Ok(());

@@ -15,7 +15,7 @@ pub(crate) struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Begins a table of at most this many plants in a folder, whose remains of an earlier attempt are removed.
+    /// Begins a table of at most this many plants in a folder that is not there yet.
     pub(crate) fn create(
         folder: PathBuf,
         plants: usize,

@@ -78,7 +78,7 @@ impl EngineMetrics {
             tables.iter().map(|table| bytes(table)).sum::<u64>() as f64
         };
         let search_index = sum(|table| table.contents(Map::Search).bytes);
-        let entries = sum(Table::entry_bytes) - search_index;
+        let entries = sum(Table::block_bytes) - search_index;
         let other = sum(|table| table.metadata.bytes) - entries - search_index;
         families.extend([
             gauge("plantd_memtable_changes", "Changes that are in no table yet.", changes as f64),

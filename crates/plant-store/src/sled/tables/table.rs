@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// The size of all its blocks.
-    pub(crate) fn entry_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         self.summary.contents.iter().map(|contents| contents.bytes).sum()
     }
 

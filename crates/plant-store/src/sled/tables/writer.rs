@@ -1,7 +1,7 @@
 //! Fills a table.
 
+use std::fs;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use anyhow::Context as _;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -26,17 +26,13 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins a table of at most this many plants in a folder, whose remains of an earlier attempt are removed.
+    /// Begins a table of at most this many plants in a folder that is not there yet.
     pub(crate) fn create(
         folder: PathBuf,
         plants: usize,
         advances: Advances,
     ) -> anyhow::Result<Self> {
         let create = || {
-            match fs::remove_dir_all(&folder) {
-                Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause.into()),
-                _ => {}
-            }
             fs::create_dir(&folder)?;
             Database::open(&folder, FILL_CACHE_BYTES)
         };
