@@ -16,8 +16,8 @@ use super::database::{Database, FILL_CACHE_BYTES};
 use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
 
-/// How many opens may change the files of a table. The first has the work of the fill left, and the second that of the
-/// first read.
+/// The most opens until the files of a table stay the same. The first open completes what the fill has left, and the second
+/// what the read-back has left.
 const OPENS_MAX: usize = 8;
 
 /// How much of a file is read at a time, in bytes.

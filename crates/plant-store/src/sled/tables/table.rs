@@ -21,7 +21,7 @@ pub(crate) struct Table {
     folder: PathBuf,
     filter: BloomFilter,
     pub(super) database: Database,
-    /// Whether reads of single blocks would fill the memory: see [`Database::open`].
+    /// Whether the table has so many pages that reads of single blocks touch them: see [`Database::open`].
     touches: bool,
 }
 
