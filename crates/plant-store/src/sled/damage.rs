@@ -80,7 +80,7 @@ pub fn edit_postings(directory: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let plant_entries = table.summary.plant_entries;
     let plants = usize::try_from(plant_entries).expect("small");
     let mut edited = TableWriter::create(folder, plants, advances).expect("a table");
-    for map in [Map::Tags, Map::Events, Map::Plants] {
+    for map in Map::COPIED {
         for (key, value) in entries_of(&table, map) {
             edited.add(map, &key, value.as_deref()).expect("writes");
         }

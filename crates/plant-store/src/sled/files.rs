@@ -3,6 +3,7 @@
 //! The manifest is replaced as a whole (written beside, synced, renamed), so a kill leaves the old one or the new one. A table
 //! is a folder whose name is its number. While it is being made, or removed, the name of the folder says so.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -170,14 +171,15 @@ impl Files {
 
     /// The numbers of the tables that are there, named by the manifest or not.
     pub(crate) fn table_numbers(&self) -> anyhow::Result<Vec<u64>> {
+        let names = self.names_in_tables()?;
+        Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+    }
+
+    fn names_in_tables(&self) -> anyhow::Result<Vec<OsString>> {
         let directory = self.tables_directory();
         let read = || {
-            let mut numbers = Vec::new();
-            for entry in fs::read_dir(&directory)? {
-                let name = entry?.file_name();
-                numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
-            }
-            anyhow::Ok(numbers)
+            let names = fs::read_dir(&directory)?;
+            names.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()
         };
         read().with_context(|| format!("cannot read the folder {}", directory.display()))
     }
@@ -202,19 +204,12 @@ impl Files {
 
     /// Removes what a kill has left: tables that were not sealed, or not removed, or that the manifest does not name.
     pub(crate) fn remove_other_tables(&self, manifest: &Manifest) -> anyhow::Result<()> {
-        let directory = self.tables_directory();
-        let read = || {
-            let names = fs::read_dir(&directory)?;
-            names.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
-        };
-        let names =
-            read().with_context(|| format!("cannot read the folder {}", directory.display()))?;
-        for name in names {
+        for name in self.names_in_tables()? {
             let is_named =
                 |table: &TableMetadata| self.table_folder(table.number).file_name() == Some(&name);
             if !manifest.tables.iter().any(is_named) {
                 fault::point("before-other-table-removed");
-                let other = directory.join(&name);
+                let other = self.tables_directory().join(&name);
                 remove_folder(&other)
                     .with_context(|| format!("cannot remove {}", other.display()))?;
             }

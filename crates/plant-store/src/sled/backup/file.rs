@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use super::position::Position;
 use super::run::BackupRun;
-use super::{END_SEAL, End, FORMAT, HEAD_SEAL, Head, LENGTH_BYTES, MAPS, bytes_of};
+use super::{END_SEAL, End, FORMAT, HEAD_SEAL, Head, LENGTH_BYTES, bytes_of};
 use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
 use crate::sled::health::findings::Findings;
@@ -122,8 +122,9 @@ impl BackupFile {
 
     /// The size of the blocks of a map.
     pub(super) fn bytes_of(&self, map: Map) -> u64 {
-        let of_map = |run: &[Contents; MAPS.len()]| {
-            MAPS.iter()
+        let of_map = |run: &[Contents; Map::COPIED.len()]| {
+            Map::COPIED
+                .iter()
                 .zip(run)
                 .filter(|(one, _)| **one == map)
                 .map(|(_, it)| it.bytes)

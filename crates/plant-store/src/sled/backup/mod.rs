@@ -44,9 +44,6 @@ pub(crate) const END_SEAL: Seal = Seal { magic: *b"plbkend1", name: "the end of 
 
 pub(crate) const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 1 };
 
-/// The maps that a backup holds, in its order.
-pub(crate) const MAPS: [Map; 3] = [Map::Tags, Map::Events, Map::Plants];
-
 /// How many bytes of a table are read at a time.
 const PART_BYTES: usize = 256 * 1024;
 
@@ -61,7 +58,7 @@ pub(crate) struct Head {
     /// What all changes add up to.
     pub(crate) totals: Totals,
     /// Newest first.
-    pub(crate) runs: Vec<[Contents; MAPS.len()]>,
+    pub(crate) runs: Vec<[Contents; Map::COPIED.len()]>,
 }
 
 /// What a backup adds up to. A backup without its end is cut.
@@ -141,8 +138,8 @@ impl Backup {
         let (mut runs, mut parts) = (Vec::new(), VecDeque::new());
         for memtable in [Some(&active), immutable.as_deref()].into_iter().flatten() {
             let run = MemoryRun::of(memtable, totals.stored_from)?;
-            runs.push(MAPS.map(|map| run.contents(map)));
-            for block in MAPS.into_iter().flat_map(|map| run.blocks(map)) {
+            runs.push(Map::COPIED.map(|map| run.contents(map)));
+            for block in Map::COPIED.into_iter().flat_map(|map| run.blocks(map)) {
                 match parts.back_mut() {
                     Some(Part::Bytes(bytes)) if bytes.len() < PART_BYTES => frame(bytes, block)?,
                     _ => {
@@ -155,8 +152,8 @@ impl Backup {
         }
         drop((immutable, active));
         for table in &*tables {
-            runs.push(MAPS.map(|map| table.contents(map)));
-            parts.extend(MAPS.map(|map| {
+            runs.push(Map::COPIED.map(|map| table.contents(map)));
+            parts.extend(Map::COPIED.map(|map| {
                 Part::Blocks(TablePart { table: Arc::clone(table), map, last_block: None })
             }));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{FRAME_HEAD_BYTES, MAPS, bytes_of};
+use super::{FRAME_HEAD_BYTES, bytes_of};
 use crate::sled::tables::{BlockCursor, BlockEntries, BlockSource, Contents, Entries, Level, Map};
 
 /// How much of a backup is read at a time, in bytes.
@@ -22,13 +22,13 @@ pub(super) struct BackupRun {
     pub(super) name: Arc<str>,
     /// Where the run begins in the file, in bytes.
     pub(super) begin: u64,
-    pub(super) contents: [Contents; MAPS.len()],
+    pub(super) contents: [Contents; Map::COPIED.len()],
 }
 
 impl Level for BackupRun {
     fn entries(self: Arc<Self>, map: Map, from: &[u8]) -> Box<dyn Entries> {
         let (mut begin, mut expected) = (self.begin, Contents::default());
-        for (one, contents) in MAPS.into_iter().zip(self.contents) {
+        for (one, contents) in Map::COPIED.into_iter().zip(self.contents) {
             if one == map {
                 expected = contents;
                 break;

@@ -92,16 +92,13 @@ impl Merge {
     }
 }
 
-/// The maps whose entries are merged, in the order in which they are. The search index is built anew.
-const MERGED: [Map; 3] = [Map::Tags, Map::Events, Map::Plants];
-
 /// The entries that levels come to, map by map.
 pub(crate) struct MergedEntries {
     /// Newest first.
     levels: Vec<Arc<dyn Level>>,
     /// The map that is being merged.
     current: Option<(Map, Merge)>,
-    maps: array::IntoIter<Map, { MERGED.len() }>,
+    maps: array::IntoIter<Map, { Map::COPIED.len() }>,
     /// Whether no level is older. Then nothing is left for a removal to hide.
     is_oldest: bool,
     /// Older events are left out.
@@ -110,7 +107,7 @@ pub(crate) struct MergedEntries {
 
 impl MergedEntries {
     pub(crate) fn new(levels: Vec<Arc<dyn Level>>, is_oldest: bool, stored_from: u64) -> Self {
-        Self { levels, current: None, maps: MERGED.into_iter(), is_oldest, stored_from }
+        Self { levels, current: None, maps: Map::COPIED.into_iter(), is_oldest, stored_from }
     }
 
     /// Hands so many entries on. Returns false after the last one.

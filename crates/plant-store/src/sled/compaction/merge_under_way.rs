@@ -1,12 +1,9 @@
 //! A merge: filled in short steps, and then sealed by a thread of its own, because neither opening nor syncing a large table
 //! can be divided into steps.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 
@@ -18,12 +15,6 @@ use crate::sled::tables::Table;
 /// How many entries a step of a merge takes.
 const ENTRIES_IN_A_STEP: usize = 1024;
 
-/// How long a look for a sealed table waits when there is nothing else to do.
-pub(crate) const SEAL_PATIENCE: Duration = Duration::from_millis(5);
-
-/// The number of a table, and the table or why it could not be sealed.
-pub(crate) type Sealed = (u64, anyhow::Result<Table>);
-
 /// A merge of which some entries are written.
 pub(crate) struct MergeUnderWay {
     /// The number of the result.
@@ -32,7 +23,7 @@ pub(crate) struct MergeUnderWay {
     /// Until everything is written.
     fill: Option<Fill>,
     /// Seals the result, once everything is written.
-    sealing: Option<JoinHandle<()>>,
+    sealing: Option<JoinHandle<anyhow::Result<Table>>>,
     is_abandoned: Arc<AtomicBool>,
 }
 
@@ -72,6 +63,11 @@ impl MergeUnderWay {
         self.fill.is_some()
     }
 
+    /// Whether the thread that seals the result has ended.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealing.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     pub(crate) fn has_input(&self, table: &Table) -> bool {
         self.inputs.iter().any(|input| input.metadata.number == table.metadata.number)
     }
@@ -82,12 +78,8 @@ impl MergeUnderWay {
         entries.take(ENTRIES_IN_A_STEP, output).context("merging tables")
     }
 
-    /// Seals the result in a thread, which reports its end.
-    pub(crate) fn begin_seal(
-        &mut self,
-        files: &Files,
-        report: SyncSender<Sealed>,
-    ) -> anyhow::Result<()> {
+    /// Begins to seal the result, in a thread.
+    pub(crate) fn begin_seal(&mut self, files: &Files) -> anyhow::Result<()> {
         let (Some(newest), Some(oldest)) = (self.inputs.first(), self.inputs.last()) else {
             bail!("a merge without inputs");
         };
@@ -98,27 +90,23 @@ impl MergeUnderWay {
             let metadata = files.seal(output.finish(sequences)?, number)?;
             files.open_table(metadata)
         };
-        let thread = thread::Builder::new().name("plant-seal".to_owned()).spawn(move || {
-            let sealed = panic::catch_unwind(AssertUnwindSafe(seal));
-            let sealed = sealed.unwrap_or_else(|_| Err(anyhow!("the seal of a table panicked")));
-            // The compactor may be gone.
-            let _ = report.send((number, sealed));
-        });
+        let thread = thread::Builder::new().name("plant-seal".to_owned()).spawn(seal);
         self.sealing = Some(thread.context("cannot start the thread that seals a table")?);
         Ok(())
     }
 
-    /// Ends the merge, and the thread that seals its result.
-    pub(crate) fn abandon(self, reports: &Receiver<Sealed>) {
+    /// The inputs, and the sealed result.
+    pub(crate) fn end(self) -> anyhow::Result<(Tables, Table)> {
+        let sealed = self.sealing.context("a merge ends before its seal")?.join();
+        let table = sealed.unwrap_or_else(|_| Err(anyhow!("the seal of a table panicked")))?;
+        Ok((self.inputs, table))
+    }
+
+    /// Ends the merge, and the thread that seals its result. The table of a seal that has succeeded meanwhile is closed.
+    pub(crate) fn abandon(self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.sealing {
-            // The thread of another merge that is abandoned may have reported first.
-            while !thread.is_finished() {
-                let _ = reports.recv_timeout(SEAL_PATIENCE);
-            }
-            if thread.join().is_err() {
-                log::error!("a thread of the store panicked");
-            }
+        if let Some(Err(_)) = self.sealing.map(JoinHandle::join) {
+            log::error!("a thread of the store panicked");
         }
     }
 }

@@ -7,13 +7,13 @@ pub(crate) mod table_builder;
 pub(crate) mod thread;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use self::merge::Tables;
-use self::merge_under_way::{MergeUnderWay, SEAL_PATIENCE, Sealed};
+use self::merge_under_way::MergeUnderWay;
 use self::size_tiers::tables_to_merge;
 use crate::fault;
 use crate::sled::commit::change::Totals;
@@ -26,6 +26,9 @@ use crate::sled::memtable::Memtable;
 use crate::sled::tables::Table;
 use crate::sled::tree::{MergeTree, with_newest};
 
+/// How long an advance waits for the seal of a table when there is nothing to fill.
+const SEAL_PATIENCE: Duration = Duration::from_millis(5);
+
 /// The only writer of tables and of the manifest in an open database.
 pub(crate) struct Compactor {
     pub(crate) files: Files,
@@ -34,11 +37,9 @@ pub(crate) struct Compactor {
     events: EventLog,
     disk_space: Arc<DiskSpace>,
     metrics: Arc<EngineMetrics>,
-    /// The last merge that is not yet sealed advances. A merge of newer tables interrupts one of older tables, which may
+    /// The last merge that is still being filled advances. A merge of newer tables interrupts one of older tables, which may
     /// take minutes, so that small tables do not pile up behind it.
     merges: Vec<MergeUnderWay>,
-    /// The threads that seal tables report here.
-    seals: (SyncSender<Sealed>, Receiver<Sealed>),
 }
 
 impl Compactor {
@@ -51,8 +52,7 @@ impl Compactor {
         metrics: Arc<EngineMetrics>,
     ) -> Self {
         let tree = Arc::clone(&events.tree);
-        let seals = sync_channel(1);
-        Self { files, manifest, tree, events, disk_space, metrics, merges: Vec::new(), seals }
+        Self { files, manifest, tree, events, disk_space, metrics, merges: Vec::new() }
     }
 
     /// Writes a memtable, whose last event leads to `totals`, as a table.
@@ -77,17 +77,17 @@ impl Compactor {
         }
         let begun = Instant::now();
         self.begin_merge()?;
-        let filling = self.merges.iter_mut().rev().find(|merge| merge.is_filling());
-        let patience = if filling.is_some() { Duration::ZERO } else { SEAL_PATIENCE };
-        if let Some(merge) = filling {
+        let is_merging = !self.merges.is_empty();
+        if let Some(sealed) = self.merges.iter().position(MergeUnderWay::is_sealed) {
+            let merge = self.merges.remove(sealed);
+            self.end_merge(merge)?;
+        } else if let Some(merge) = self.merges.iter_mut().rev().find(|merge| merge.is_filling()) {
             fault::point("before-merge-step");
             if !merge.advance()? {
-                merge.begin_seal(&self.files, self.seals.0.clone())?;
+                merge.begin_seal(&self.files)?;
             }
-        }
-        let is_merging = !self.merges.is_empty();
-        if is_merging && let Ok((number, sealed)) = self.seals.1.recv_timeout(patience) {
-            self.end_merge(number, sealed.context("merging tables")?)?;
+        } else if is_merging {
+            sleep(SEAL_PATIENCE);
         }
         self.metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
         Ok(is_merging)
@@ -128,13 +128,12 @@ impl Compactor {
     }
 
     /// Puts the result of a merge in the place of its inputs.
-    fn end_merge(&mut self, number: u64, table: Table) -> anyhow::Result<()> {
-        let merge = self.merges.iter().position(|merge| merge.number == number);
-        let merge = self.merges.remove(merge.context("a table was sealed that nobody waits for")?);
+    fn end_merge(&mut self, merge: MergeUnderWay) -> anyhow::Result<()> {
         let mut tables = self.tree.tables().to_vec();
         let place = tables.iter().position(|table| merge.has_input(table));
-        let Some(place) = place else { bail!("the inputs of a merge are not in the tree") };
+        let place = place.context("the inputs of a merge are not in the tree")?;
         tables.retain(|table| !merge.has_input(table));
+        let (inputs, table) = merge.end().context("merging tables")?;
         tables.insert(place, Arc::new(table));
 
         self.manifest.tables = tables.iter().map(|table| table.metadata).collect();
@@ -142,7 +141,7 @@ impl Compactor {
         fault::point("before-merge-shown");
         self.tree.merged(tables.into());
         // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
-        for input in merge.inputs.iter().rev() {
+        for input in inputs.iter().rev() {
             fault::point("before-input-removed");
             // Readers may still have the table open.
             self.files.remove_table(input.metadata.number)?;
@@ -165,7 +164,7 @@ impl Compactor {
     pub(crate) fn abandon_merges(&mut self) -> anyhow::Result<()> {
         for merge in self.merges.drain(..) {
             let number = merge.number;
-            merge.abandon(&self.seals.1);
+            merge.abandon();
             self.files.remove_table(number)?;
         }
         Ok(())
@@ -275,6 +274,27 @@ mod tests {
         let reader = PlantReader { tree: compactor.tree, plants_scanned_first: 1 };
         let with_tag = reader.count_with_tag("R").expect("reads");
         assert_eq!(with_tag, 4 * PLANTS_OF_A_MEMTABLE as u64, "a count is lost");
+    }
+
+    #[test]
+    fn a_merge_that_is_sealed_when_the_disk_fills_is_abandoned_and_begins_anew() {
+        static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
+        (0..4).for_each(|_| flush_next(&mut compactor));
+        while compactor.merges.first().is_none_or(MergeUnderWay::is_filling) {
+            assert!(compactor.advance().expect("merges"));
+        }
+        let begun = Instant::now();
+        while !compactor.merges[0].is_sealed() && begun.elapsed() < Duration::from_secs(60) {
+            thread::yield_now();
+        }
+        FREE.store(0, Ordering::Relaxed);
+        assert!(!compactor.advance().expect("abandons"), "the disk is full");
+        assert!(compactor.merges.is_empty() && compactor.tree.tables().len() == 4);
+        FREE.store(u64::MAX, Ordering::Relaxed);
+        while compactor.advance().expect("merges") {}
+        assert_eq!(compactor.tree.tables().len(), 1);
     }
 
     #[test]

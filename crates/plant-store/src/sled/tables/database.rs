@@ -36,6 +36,9 @@ pub(crate) enum Map {
 impl Map {
     pub(crate) const ALL: [Self; 4] = [Self::Tags, Self::Events, Self::Plants, Self::Search];
 
+    /// The maps that merges and backups copy. The search index is built anew.
+    pub(crate) const COPIED: [Self; 3] = [Self::Tags, Self::Events, Self::Plants];
+
     /// The name of the map's tree in sled.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -208,9 +211,7 @@ impl Database {
         let trees = self.trees()?;
         guard(|| trees.database.flush().map(drop))
     }
-}
 
-impl Database {
     /// Closes the database, so that another open can get the lock. Fails when the disk does not take what was written.
     pub(super) fn close(mut self) -> anyhow::Result<()> {
         self.drop_trees()
