@@ -1,12 +1,10 @@
 //! What plant-store reads from the disk.
 
-use plant_domain::PlantFilter;
-use plant_store::internal::{self, AnyDatabase};
-use plant_store::{PageRequest, StoredPlant};
+use plant_store::internal;
 
 use crate::FuzzTarget;
 
-pub(crate) const TARGETS: [FuzzTarget; 10] = [
+pub(crate) const TARGETS: [FuzzTarget; 9] = [
     FuzzTarget { name: "plant_record", check: plant_record },
     FuzzTarget { name: "event", check: event },
     FuzzTarget { name: "key", check: key },
@@ -16,7 +14,6 @@ pub(crate) const TARGETS: [FuzzTarget; 10] = [
     FuzzTarget { name: "log_group", check: log_group },
     FuzzTarget { name: "log_segment", check: log_segment },
     FuzzTarget { name: "archive_piece", check: archive_piece },
-    FuzzTarget { name: "database", check: database },
 ];
 
 fn plant_record(bytes: &[u8]) {
@@ -92,56 +89,4 @@ fn log_segment(input: &[u8]) {
     };
     let found = internal::whole_records(&segment);
     assert!(found.iter().any(stands_there), "a whole record is found wherever it stands");
-}
-
-/// Parts of a database: the kind, the length of a part, and the part. The kind `m` is the totals of the manifest; all others are
-/// a group of the write-ahead log.
-fn database(input: &[u8]) {
-    // The totals of an empty database.
-    let mut totals = [&[0][..], &[0], &[0], &[0], &[1]].concat();
-    let mut groups = Vec::new();
-    let mut rest = input;
-    while let [kind, part_bytes, parts @ ..] = rest {
-        let (part, parts) = parts.split_at(parts.len().min(usize::from(*part_bytes)));
-        rest = parts;
-        match kind {
-            b'm' => totals = part.to_vec(),
-            _ => groups.push(part.to_vec()),
-        }
-    }
-
-    let Some(database) = AnyDatabase::recover(&totals, &groups) else { return };
-    let (plants, last_event) = database.numbers();
-    let page = |name, tag| {
-        let filter = PlantFilter::new(name, tag).expect("a valid filter");
-        let page = database.page(&PageRequest { filter, after: None, limit: 1000 }).ok()?;
-        // A checksum vouches that a record is the one of a valid plant; here it may be any.
-        page.stored_plants().ok()
-    };
-    let all = page(None, None);
-    let filters = [(None, None), (None, Some("R")), (Some("o"), None), (Some("ros"), Some("R"))];
-    for (name, tag) in filters {
-        let tag = tag.map(str::to_owned);
-        let Some(found) = page(name, tag.clone()) else { continue };
-        for stored in &found {
-            let again = database.plant(stored.id).expect("a plant of a page is read alone");
-            assert_eq!(again.as_ref(), Some(stored));
-        }
-        let filter = PlantFilter::new(name, tag).expect("a valid filter");
-        let matches =
-            |stored: &&StoredPlant| filter.matches(stored.plant.name(), stored.plant.tag());
-        if let Some(all) = &all {
-            let expected: Vec<_> = all.iter().filter(matches).collect();
-            assert!(found.iter().eq(expected), "{filter:?} finds something else");
-        }
-    }
-    for after in [0, last_event.saturating_sub(1), last_event, u64::MAX] {
-        drop(database.events(Some(after), 3));
-    }
-    drop(database.events(None, 3));
-    if let Some(all) = all.filter(|all| database.is_sound && !all.is_empty()) {
-        assert_eq!(all.len() as u64, plants, "a page misses a plant");
-        let with_tag = all.iter().filter(|stored| stored.plant.tag() == Some("R")).count() as u64;
-        assert_eq!(database.count("R").expect("a sound count"), with_tag);
-    }
 }

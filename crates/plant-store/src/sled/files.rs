@@ -137,18 +137,16 @@ impl Files {
 
     /// Seals a table. When this returns, the table is on disk under its name, and the manifest may name it.
     pub(crate) fn seal(&self, table: Unsealed, number: u64) -> anyhow::Result<TableMetadata> {
-        let sealed = table.seal(number, &self.table_folder(number));
-        // What sled does not find again was written a moment ago.
-        let metadata = sealed.map_err(of_disk)?;
+        let metadata = table.seal(number, &self.table_folder(number))?;
         sync_folder(&self.tables_directory())?;
         Ok(metadata)
     }
 
-    /// Opens a table, whose files must be those that were sealed. So what sled takes for damage is a disk that cannot be read.
+    /// Opens a table, whose files must be those that were sealed.
     pub(crate) fn open_table(&self, metadata: TableMetadata) -> anyhow::Result<Table> {
         fault::point("before-table-open");
         let folder = self.table_folder(metadata.number);
-        Table::open(&folder, metadata, self.table_cache_bytes).map_err(of_disk)
+        Table::open(&folder, metadata, self.table_cache_bytes)
     }
 
     /// Compares the files of a table with what the manifest says of them.
@@ -215,14 +213,6 @@ impl Files {
             }
         }
         Ok(())
-    }
-}
-
-/// The error of sled as one of the disk.
-fn of_disk(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<io::Error>() {
-        Some(_) => error,
-        None => io::Error::other(format!("{error:#}")).into(),
     }
 }
 

@@ -3,27 +3,18 @@
 
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::sync::Arc;
-use std::time::Duration;
 
 use plant_domain::PlantId;
 
 use super::backup::archive::{self, PieceName};
 use super::backup::file::BackupFile;
-use super::commit::change::{ChangeGroup, EventRecord, Totals};
-use super::commit::{recovery, write_ahead_log};
-use super::events::EventLog;
-use super::health::findings::Findings;
-use super::health::verify;
+use super::commit::change::{ChangeGroup, EventRecord};
+use super::commit::write_ahead_log;
 use super::keys;
 use super::manifest::Manifest;
-use super::memtable::run::MemoryRun;
-use super::reader::PlantReader;
-use super::tables::{BlockBuilder, BlockCursor, Level};
-use super::tree::MergeTree;
-use crate::format::whole;
+use super::tables::{BlockBuilder, BlockCursor};
+use crate::StoredPlant;
 use crate::record::PlantRecord;
-use crate::{EventCursor, EventPage, EventRetention, EventsAfter, Page, PageRequest, StoredPlant};
 
 /// The record of a plant, and the plant, if the record follows the rules.
 pub fn plant_record(
@@ -124,77 +115,4 @@ pub fn log_segment(
 /// The payloads of the whole records in a segment.
 pub fn whole_records(segment: &[u8]) -> Vec<&[u8]> {
     write_ahead_log::whole_records(segment)
-}
-
-/// A database whose changes are all in the write-ahead log, after recovery.
-pub struct AnyDatabase {
-    reader: PlantReader,
-    events: EventLog,
-    totals: Totals,
-    /// Whether no check finds anything wrong.
-    pub is_sound: bool,
-}
-
-impl AnyDatabase {
-    /// Recovers the database from groups of the write-ahead log, behind tables without entries that add up to `totals`;
-    /// `None` when it is refused.
-    pub fn recover(totals: &[u8], groups: &[Vec<u8>]) -> Option<Self> {
-        let in_tables: Totals = whole(totals).ok()?;
-        let groups = groups.iter().map(|payload| ChangeGroup::decode(payload));
-        let mut groups: Vec<ChangeGroup> = groups.collect::<anyhow::Result<_>>().ok()?;
-        let replayed =
-            recovery::replay(Some(in_tables), groups.clone(), &mut Findings::Refuse).ok()?;
-        let (memtables, totals) = replayed;
-        let run = |memtable| Some(Arc::new(MemoryRun::of(memtable, 1).ok()?) as Arc<dyn Level>);
-        let levels: Vec<_> = memtables.iter().map(run).collect::<Option<_>>()?;
-        let mut findings = Findings::list();
-        let is_sound = verify::verify(&levels, &[], Some(&totals), &mut findings, &|_| ()).is_ok()
-            && findings.into_list().0.is_empty();
-        let tree = Arc::new(MergeTree::new([].into(), in_tables));
-        groups.sort_unstable_by_key(|group| group.first_sequence);
-        for group in groups {
-            if group.first_sequence > tree.read().totals.last_sequence {
-                tree.apply(&group, &group.decode_records().ok()?).ok()?;
-            }
-        }
-        let retention = EventRetention::new(8, Duration::ZERO);
-        let events = EventLog { tree: Arc::clone(&tree), id: 7, retention };
-        Some(Self {
-            reader: PlantReader { tree, plants_scanned_first: 1 },
-            events,
-            totals,
-            is_sound,
-        })
-    }
-
-    /// The number of plants, and of the last event.
-    pub fn numbers(&self) -> (u64, u64) {
-        (self.totals.plants, self.totals.last_sequence)
-    }
-
-    /// Like [`crate::PlantRepository::get`].
-    pub fn plant(&self, id: PlantId) -> anyhow::Result<Option<StoredPlant>> {
-        self.reader.plant(id)
-    }
-
-    /// Like [`crate::PlantRepository::count`].
-    pub fn count(&self, tag: &str) -> anyhow::Result<u64> {
-        self.reader.count_with_tag(tag)
-    }
-
-    /// Like [`crate::PlantRepository::list`].
-    pub fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        self.reader.page(request)
-    }
-
-    /// The events after a sequence number, or, without one, the oldest that are kept; `None` when they are gone.
-    pub fn events(&self, after: Option<u64>, limit: usize) -> anyhow::Result<Option<EventPage>> {
-        match after {
-            Some(after) => {
-                let begin = EventCursor { revision: after.into(), log: 0 };
-                self.events.page_from(after.saturating_add(1), begin, limit)
-            }
-            None => self.events.page(EventsAfter::Oldest, limit),
-        }
-    }
 }

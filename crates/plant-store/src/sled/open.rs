@@ -74,7 +74,8 @@ fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Open
     let to_archive = config.archive.as_ref().map_or_else(Vec::new, |_| newest_run(&groups));
     let (memtables, totals) = replay(Some(manifest.totals), groups, &mut findings)?;
     fault::point("after-replay");
-    // Only now: beside a manifest that is not the newest one, these tables may have the only copy of a plant.
+    // Only now: beside a manifest that is not the newest one, and was refused above, these tables may have the only copy of
+    // a plant.
     files.remove_other_tables(&manifest)?;
     // There is one at most, because a gap in the log is refused.
     for memtable in &memtables {

@@ -108,8 +108,7 @@ impl BackupFile {
     }
 
     /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress` with
-    /// the share that is done, from 0 to 1. Memory is bounded by the number of events in the backup, and by the number of
-    /// tags once their counts are wrong.
+    /// the share that is done, from 0 to 1. Memory is bounded by the number of events in the backup.
     ///
     /// # Errors
     ///

@@ -22,7 +22,6 @@ use crate::sled::compaction::merge::{Merge, levels_of};
 use crate::sled::config::SledConfig;
 use crate::sled::files::Files;
 use crate::sled::keys;
-use crate::sled::manifest::Manifest;
 use crate::sled::memtable::run::MemoryRun;
 use crate::sled::open::lock_to_look;
 use crate::sled::tables::{Level, Map, Table, TableMetadata};
@@ -106,8 +105,7 @@ impl SledInspection {
     }
 
     /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory is bounded by the
-    /// number of kept events, and by the number of tags once their counts are wrong. Calls `progress` with the share that is
-    /// done, from 0 to 1.
+    /// number of kept events. Calls `progress` with the share that is done, from 0 to 1.
     ///
     /// # Errors
     ///
@@ -178,11 +176,13 @@ fn look(
         }
         None => {
             for number in files.table_numbers()? {
-                let table = found.open_unnamed(files, number);
+                let unnamed = TableMetadata { number, bytes: 0, checksum: 0 };
+                let table = found.open_table(files, unnamed, false);
                 found.tables.extend(findings.value_of(table)?);
             }
             // Inputs of a merge may be there beside its result: the same entries are then found twice.
-            found.tables.sort_unstable_by_key(newest_first);
+            let age = |table: &Arc<Table>| (table.summary.sequences.1, table.metadata.number);
+            found.tables.sort_unstable_by_key(|table| Reverse(age(table)));
         }
     }
     let salts = manifest.as_ref().map(|manifest| manifest.log_salts);
@@ -190,16 +190,6 @@ fn look(
     let in_tables = manifest.as_ref().map(|manifest| manifest.totals);
     let (memtables, totals) = replay(in_tables, log.into_groups(), findings)?;
     found.totals = in_tables.map(|_| totals);
-    if let Some(manifest) = &manifest {
-        let mut newer = found.newer_tables(files, manifest)?;
-        // After a kill in a flush, the write-ahead log still has what the table has. Tags must not be counted twice.
-        newer.retain(|table| {
-            let (first, last) = table.summary.sequences;
-            let is_within = |(begin, end)| begin <= first && last <= end;
-            !memtables.iter().any(|memtable| is_within(memtable.sequences()))
-        });
-        found.tables.splice(0..0, newer);
-    }
     for memtable in memtables.iter().rev() {
         found.levels.push(Arc::new(MemoryRun::of(memtable, 1)?));
     }
@@ -207,40 +197,7 @@ fn look(
     Ok(found)
 }
 
-/// The key by which tables are sorted without the manifest, which otherwise has their order.
-fn newest_first(table: &Arc<Table>) -> Reverse<(u64, u64)> {
-    Reverse((table.summary.sequences.1, table.metadata.number))
-}
-
 impl Found {
-    /// The whole tables with changes that are newer than the manifest, newest first. Beside an old manifest, they may have
-    /// the only copy of a plant.
-    fn newer_tables(
-        &mut self,
-        files: &Files,
-        manifest: &Manifest,
-    ) -> anyhow::Result<Vec<Arc<Table>>> {
-        let mut newer = Vec::new();
-        for number in files.table_numbers()? {
-            if manifest.tables.iter().any(|named| named.number == number) {
-                continue;
-            }
-            if let Ok(table) = self.open_unnamed(files, number)
-                && table.check(&|| Ok(())).is_ok()
-                && table.summary.sequences.0 > manifest.totals.last_sequence
-            {
-                newer.push(table);
-            }
-        }
-        newer.sort_unstable_by_key(newest_first);
-        Ok(newer)
-    }
-
-    /// Opens a table that no manifest names.
-    fn open_unnamed(&mut self, files: &Files, number: u64) -> anyhow::Result<Arc<Table>> {
-        self.open_table(files, TableMetadata { number, bytes: 0, checksum: 0 }, false)
-    }
-
     /// Opens a table where it is if it is whole, else a copy of what there is.
     fn open_table(
         &mut self,

@@ -275,6 +275,15 @@ fn guard<T>(call: impl FnOnce() -> ::sled::Result<T>) -> anyhow::Result<T> {
     }
 }
 
+/// An error of a table whose files nobody else has changed: what sled takes for damage, or panics at, is then a disk that
+/// cannot be read or written.
+pub(super) fn of_disk(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<io::Error>() {
+        Some(_) => error,
+        None => io::Error::other(format!("{error:#}")).into(),
+    }
+}
+
 fn message_of(panicked: &(dyn Any + Send)) -> &str {
     let text = panicked.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without a message")

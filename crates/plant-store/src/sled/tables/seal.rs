@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::database::{Database, FILL_CACHE_BYTES};
+use super::database::{Database, FILL_CACHE_BYTES, of_disk};
 use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
 
@@ -50,7 +50,7 @@ impl Unsealed {
             fs::rename(&folder, place)?;
             anyhow::Ok(TableMetadata { number, bytes, checksum })
         };
-        seal().with_context(|| format!("cannot seal {}", folder.display()))
+        seal().map_err(of_disk).with_context(|| format!("cannot seal {}", folder.display()))
     }
 }
 

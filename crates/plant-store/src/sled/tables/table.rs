@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::block::BlockCursor;
 use super::bloom_filter::BloomFilter;
-use super::database::{Blocks, Database, FILL_CACHE_BYTES, Map, SharedBytes};
+use super::database::{Blocks, Database, FILL_CACHE_BYTES, Map, SharedBytes, of_disk};
 use super::seal;
 use super::summary::{Contents, Summary, TableMetadata, check_contents};
 use crate::format::whole;
@@ -46,7 +46,9 @@ impl Table {
             let (folder, touches) = (folder.to_owned(), blocks > BLOCKS_WITHOUT_TOUCH);
             anyhow::Ok(Self { metadata, summary, folder, filter, database, touches })
         };
-        open().with_context(|| format!("cannot open the table {}", folder.display()))
+        open()
+            .map_err(of_disk)
+            .with_context(|| format!("cannot open the table {}", folder.display()))
     }
 
     /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) alone. sled may panic, or

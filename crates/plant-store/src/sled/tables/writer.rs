@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::block::BlockBuilder;
 use super::bloom_filter::BloomFilter;
-use super::database::{Database, FILL_CACHE_BYTES, Map};
+use super::database::{Database, FILL_CACHE_BYTES, Map, of_disk};
 use super::seal::{Advances, Unsealed};
 use super::summary::{Contents, Summary};
 
@@ -36,7 +36,8 @@ impl TableWriter {
             fs::create_dir(&folder)?;
             Database::open(&folder, FILL_CACHE_BYTES)
         };
-        let database = create().with_context(|| format!("cannot make {}", folder.display()))?;
+        let database = create().map_err(of_disk);
+        let database = database.with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Self {
             folder,
             database,
@@ -70,7 +71,7 @@ impl TableWriter {
     fn end_block(&mut self, map: Map) -> anyhow::Result<()> {
         let (first_key, block) = self.blocks[map as usize].take();
         self.contents[map as usize].add(&first_key, &block);
-        let inserted = self.database.insert(map, &first_key, block);
+        let inserted = self.database.insert(map, &first_key, block).map_err(of_disk);
         inserted.with_context(|| format!("cannot write {}", self.folder.display()))?;
         (self.advances)()
     }
@@ -102,7 +103,8 @@ impl TableWriter {
             database.close()?;
             anyhow::Ok(summary)
         };
-        let summary = finish().with_context(|| format!("cannot write {}", folder.display()))?;
+        let summary = finish().map_err(of_disk);
+        let summary = summary.with_context(|| format!("cannot write {}", folder.display()))?;
         Ok(Unsealed { folder, summary, advances })
     }
 }
