@@ -269,7 +269,7 @@ fn a_backup_that_breaks_off_leaves_the_file_as_it_was() {
         (format!("{of_backup}\r\nContent-Length: 9000"), "cut", "is not whole; run it again"),
         (format!("{of_backup}\r\nContent-Length: 5"), "whole", "sent no whole backup"),
         ("Content-Type: text/html\r\nContent-Length: 5".to_owned(), "whole", "\"text/html\""),
-        (of_backup, "no length", "does not say how long the backup is"),
+        (of_backup, "no length", "does not say where its answer ends"),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}\r\n\r\n{body}");
         let server = FakeServer::start(move |_, stream| {

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use actix_web::body::SizedStream;
 use actix_web::web::{Bytes, ReqData};
 use anyhow::anyhow;
 use futures_util::stream;
@@ -31,10 +30,9 @@ pub(crate) async fn backup(
     Head(NoQuery): Head<NoQuery>,
 ) -> Result<HttpResponse, Failure> {
     let backup = repository.backup().await?;
-    let length = backup.length();
     let transfer = Transfer { backup, context: context.into_inner(), next_at: Instant::now() };
-    let body = SizedStream::new(length, stream::try_unfold(transfer, Transfer::part));
-    Ok(HttpResponse::Ok().content_type(BACKUP_MEDIA_TYPE).body(body))
+    let parts = stream::try_unfold(transfer, Transfer::part);
+    Ok(HttpResponse::Ok().content_type(BACKUP_MEDIA_TYPE).streaming(parts))
 }
 
 /// A backup that is being sent.

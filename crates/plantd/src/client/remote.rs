@@ -11,7 +11,7 @@ use plant_http::Token;
 use plant_http::transfer::NO_BACKUPS;
 use serde::Deserialize;
 use ureq::http::request::Builder;
-use ureq::http::{HeaderMap, Method, Request, Response, Uri, header};
+use ureq::http::{HeaderMap, Method, Request, Response, Uri, Version, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
@@ -121,6 +121,27 @@ impl Remote {
         }
         let what = format!("answers with {content_type:?} instead of {expected}");
         Err(Stop::Io(anyhow!(self.not_plantd(&what))))
+    }
+
+    /// Refuses an answer that does not declare where its body ends, or is compressed: the end of the connection would mark
+    /// the end of the body, and a truncated one could not be noticed.
+    pub(crate) fn expect_framed(&self, answer: &Response<Body>) -> Result<(), Stop> {
+        let headers = answer.headers();
+        let has_end = match headers.get(header::TRANSFER_ENCODING) {
+            Some(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+            None => headers.contains_key(header::CONTENT_LENGTH),
+        };
+        if has_end
+            && answer.version() == Version::HTTP_11
+            && !headers.contains_key(header::CONTENT_ENCODING)
+        {
+            return Ok(());
+        }
+        Err(Stop::Io(anyhow!(
+            "{} does not say where its answer ends, so that a part could pass for the whole; give \
+             the URL of plantd itself with --url, or configure HTTP/1.1 in the proxy in front of it",
+            self.url()
+        )))
     }
 
     /// Turns every status but 200 into an error. `stop` is the kind of error when the server refuses the request itself.

@@ -43,11 +43,12 @@ pub(crate) fn run(options: &BackupOptions) -> Result<(), Stop> {
     let mut output = Output::open(&options.file).with_context(cannot_write)?;
 
     let begun = Instant::now();
-    let (answer, length) = ask(&remote)?;
-    let progress = progress_bar::of_bytes(Some(length));
-    let copied = copy(answer, length, &mut output, &progress);
+    let answer = ask(&remote)?;
+    let progress = progress_bar::of_bytes(None);
+    let copied = copy(answer, &mut output, &progress);
     progress.finish_and_clear();
-    copied.map_err(|broken| broken.into_stop("backup", &remote, &options.file, &output))?;
+    let length =
+        copied.map_err(|broken| broken.into_stop("backup", &remote, &options.file, &output))?;
     let backup = output.unfinished().map(BackupFile::open).transpose().map_err(|error| {
         let what = format!("sent no whole backup: {error}");
         anyhow!(remote.not_plantd(&what))
@@ -63,33 +64,27 @@ pub(crate) fn run(options: &BackupOptions) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Requests a backup, and returns its length in bytes.
-fn ask(remote: &Remote) -> Result<(Response<Body>, u64), Stop> {
+/// Requests a backup.
+fn ask(remote: &Remote) -> Result<Response<Body>, Stop> {
     let request = remote.request(Method::GET, "/backup");
     let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
     remote.expect_media_type(&answer, BACKUP_MEDIA_TYPE)?;
-    let length = answer.body().content_length();
-    let length = length.with_context(|| {
-        remote.not_plantd(
-            "does not say how long the backup is, so that a part could pass for the whole",
-        )
-    })?;
-    Ok((answer, length))
+    remote.expect_framed(&answer)?;
+    Ok(answer)
 }
 
-/// Copies an answer of this length in bytes.
+/// Copies an answer. Returns its length in bytes.
 fn copy(
     answer: Response<Body>,
-    length: u64,
     output: &mut Output,
     progress: &ProgressBar,
-) -> Result<(), Broken> {
+) -> Result<u64, Broken> {
     let mut source = answer.into_body().into_reader();
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut copied, mut synced) = (0, 0);
     loop {
         match source.read(&mut buffer) {
-            Ok(0) => break,
+            Ok(0) => return Ok(copied),
             Ok(part) => {
                 output.write_all(&buffer[..part]).map_err(Broken::Output)?;
                 copied += part as u64;
@@ -103,8 +98,4 @@ fn copy(
             Err(cause) => return Err(Broken::off(cause)),
         }
     }
-    if copied != length {
-        return Err(anyhow!("{copied} of {length} bytes came").into());
-    }
-    Ok(())
 }

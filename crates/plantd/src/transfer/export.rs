@@ -11,7 +11,7 @@ use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
 use plant_http::transfer::{ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat, row_reader};
 use ureq::Body;
-use ureq::http::{HeaderMap, Method, Response, Version, header};
+use ureq::http::{HeaderMap, Method, Response, header};
 
 use crate::client::plant_pages::{self, PlantPages};
 use crate::client::remote::{Remote, RemoteOptions};
@@ -85,27 +85,8 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
 
     remote.expect_media_type(&answer, format.media_type())?;
-    if !is_framed(&answer) {
-        return Err(Stop::Io(anyhow!(
-            "{} does not say where its answer ends, so that a part could pass for the whole; give \
-             the URL of plantd itself with --url, or configure HTTP/1.1 in the proxy in front of it",
-            remote.url()
-        )));
-    }
+    remote.expect_framed(&answer)?;
     Ok(answer)
-}
-
-/// Whether the answer declares where its body ends, and the body is not compressed. If the end of the connection marked
-/// the end of the body, a truncated body could not be noticed.
-fn is_framed(answer: &Response<Body>) -> bool {
-    let headers = answer.headers();
-    let is_chunked = match headers.get(header::TRANSFER_ENCODING) {
-        Some(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        None => headers.contains_key(header::CONTENT_LENGTH),
-    };
-    is_chunked
-        && answer.version() == Version::HTTP_11
-        && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
 /// The number of plants when the export began.

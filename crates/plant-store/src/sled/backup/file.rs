@@ -8,25 +8,24 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 
+use super::frames::FileFrames;
 use super::position::Position;
-use super::run::BackupRun;
-use super::{END_SEAL, End, FORMAT, HEAD_SEAL, Head, LENGTH_BYTES, bytes_of};
+use super::{END_SEAL, End, FORMAT, HEAD_SEAL, Head, LENGTH_BYTES};
 use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
 use crate::sled::health::findings::Findings;
 use crate::sled::health::inspection::Verification;
-use crate::sled::tables::{Contents, Level, Map};
+use crate::sled::tables::Level;
 use crate::{OpenError, StoreFailure};
 
-/// No head is longer: it would have hundreds of thousands of runs.
-const HEAD_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// No head and no end is longer.
+const ENDS_MAX_BYTES: u64 = 1024;
 
 /// A backup that is whole: it has its head, its end, and everything in between. What is in between is proved by
 /// [`Self::verify`].
 pub struct BackupFile {
     pub(super) head: Head,
-    /// Newest first.
-    runs: Vec<Arc<BackupRun>>,
+    frames: Arc<FileFrames>,
 }
 
 impl BackupFile {
@@ -56,43 +55,43 @@ impl BackupFile {
     }
 
     fn try_open(file: File, name: &str) -> anyhow::Result<Self> {
+        const LENGTH: u64 = LENGTH_BYTES as u64;
         let bytes = file.metadata()?.len();
-        let mut length = [0; LENGTH_BYTES];
-        file.read_exact_at(&mut length, 0).context("it has no head")?;
-        let head_bytes = u64::from_le_bytes(length);
-        let head_end = head_bytes.checked_add(LENGTH_BYTES as u64);
-        let head_end = head_end
-            .filter(|end| *end <= bytes && head_bytes <= HEAD_MAX_BYTES)
-            .context("its head is cut, or it does not begin as a backup does")?;
-        let mut sealed = vec![0; usize::try_from(head_bytes)?];
-        file.read_exact_at(&mut sealed, LENGTH_BYTES as u64)?;
-        let head = HEAD_SEAL.open(&sealed).and_then(|head| FORMAT.decode(head));
+        let read = |at: u64, length: u64| {
+            let mut read = vec![0; usize::try_from(length)?];
+            file.read_exact_at(&mut read, at)?;
+            anyhow::Ok(read)
+        };
+        let length_at = |at: u64| {
+            let length = read(at, LENGTH)?;
+            anyhow::Ok(u64::from_le_bytes(length[..].try_into()?))
+        };
+        let head_bytes = length_at(0).context("it has no head")?;
+        ensure!(
+            head_bytes <= ENDS_MAX_BYTES && head_bytes + 2 * LENGTH <= bytes,
+            "its head is cut, or it does not begin as a backup does"
+        );
+        let sealed_head = read(LENGTH, head_bytes)?;
+        let head = HEAD_SEAL.open(&sealed_head).and_then(|head| FORMAT.decode(head));
         let head: Head = head.context("its head cannot be used")?;
 
-        let (file, name) = (Arc::new(file), Arc::<str>::from(name));
-        let (mut runs, mut begin) = (Vec::with_capacity(head.runs.len()), head_end);
-        for contents in &head.runs {
-            let (file, name) = (Arc::clone(&file), Arc::clone(&name));
-            runs.push(Arc::new(BackupRun { file, name, begin, contents: *contents }));
-            let length: u64 = contents.iter().map(bytes_of).fold(0, u64::saturating_add);
-            begin = begin.checked_add(length).context("its runs are too long")?;
-        }
-        let end = END_SEAL.seal(&postcard::to_stdvec(&End::of(&head.totals, &sealed))?);
-        let whole_bytes = begin.saturating_add(end.len() as u64);
-        ensure!(bytes >= whole_bytes, "it is cut: it has {bytes} bytes instead of {whole_bytes}");
+        let begin = LENGTH + head_bytes;
+        let end_bytes = length_at(bytes - LENGTH)?;
+        let end = bytes.checked_sub(LENGTH.saturating_add(end_bytes)).filter(|end| *end >= begin);
+        let end = end.filter(|_| end_bytes <= ENDS_MAX_BYTES);
+        let end = end.context("it is cut, or something follows its end")?;
+        let found = read(end, end_bytes)?;
+        let found: End = END_SEAL
+            .open(&found)
+            .and_then(whole)
+            .context("it is cut, or something follows its end")?;
         ensure!(
-            bytes == whole_bytes,
-            "something follows its end: it has {bytes} bytes instead of {whole_bytes}"
-        );
-        let mut found = vec![0; end.len()];
-        file.read_exact_at(&mut found, begin)?;
-        let found: End = whole(END_SEAL.open(&found)?)?;
-        ensure!(
-            found == End::of(&head.totals, &sealed),
+            found == End::of(&head.totals, &sealed_head, end - begin),
             "its end is that of another backup, with the position {}",
             found.last_sequence
         );
-        Ok(Self { head, runs })
+        let frames = Arc::new(FileFrames { file, name: name.into(), begin, end });
+        Ok(Self { head, frames })
     }
 
     /// The moment of the backup: its newest change.
@@ -119,21 +118,13 @@ impl BackupFile {
         verification.map_err(StoreFailure::new)
     }
 
-    /// The size of the blocks of a map.
-    pub(super) fn bytes_of(&self, map: Map) -> u64 {
-        let of_map = |run: &[Contents; Map::COPIED.len()]| {
-            Map::COPIED
-                .iter()
-                .zip(run)
-                .filter(|(one, _)| **one == map)
-                .map(|(_, it)| it.bytes)
-                .sum::<u64>()
-        };
-        self.head.runs.iter().map(of_map).sum()
+    /// The size of all frames, in bytes.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        self.frames.end - self.frames.begin
     }
 
-    /// The runs, newest first.
+    /// The one level of the backup.
     pub(super) fn levels(&self) -> Vec<Arc<dyn Level>> {
-        self.runs.iter().map(|run| Arc::clone(run) as Arc<dyn Level>).collect()
+        vec![Arc::clone(&self.frames) as Arc<dyn Level>]
     }
 }

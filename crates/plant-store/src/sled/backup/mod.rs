@@ -3,23 +3,21 @@
 //! | part | content |
 //! |---|---|
 //! | head | its length (8 bytes, little-endian), then a [`Head`], sealed by a checksum |
-//! | runs | each level of the database, newest first: its tags, its events and its plants, each as [frames](frame) with a block of entries |
-//! | end | an [`End`], sealed by a checksum |
+//! | frames | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, each in a [frame](FrameHead) |
+//! | end | an [`End`], sealed by a checksum, then its length (8 bytes, little-endian) |
 //!
-//! Another engine can read it: of a key in several runs the newest entry counts, an entry without a value removes the key, and
-//! counts of tags add up. Search indexes are left out, because a restore builds them.
-//!
-//! A backup needs no disk space and no compaction, and its length is known before the first byte. The tables of a backup stay
-//! readable while compaction replaces them.
+//! Every key is there once. The search index is left out, because a restore builds it. A backup needs no disk space and no
+//! compaction: levels are merged while they are read, and the tables of a backup stay readable while compaction replaces
+//! them.
 
 pub(crate) mod archive;
 pub(crate) mod file;
+mod frames;
 pub(crate) mod position;
 pub(crate) mod restore;
 pub(crate) mod restore_error;
-mod run;
 
-use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -27,15 +25,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::frames::FrameHead;
 use crate::StoreFailure;
 use crate::format::Format;
 use crate::sled::commit::change::{Digest, Totals};
-use crate::sled::memtable::run::MemoryRun;
+use crate::sled::compaction::merge::{MergedEntries, levels_of};
+use crate::sled::memtable::level::MemoryLevel;
 use crate::sled::sealed::Seal;
-use crate::sled::tables::{Contents, Map, Table};
+use crate::sled::tables::{BlockBuilder, EntrySink, Level, Map};
 use crate::sled::tree::Snapshot;
 
-/// The length of a backup's head is in this many bytes, before the head.
+/// The lengths of the head and of the end are in this many bytes.
 pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
 
 pub(crate) const HEAD_SEAL: Seal = Seal { magic: *b"plbackup", name: "the head of a backup" };
@@ -44,21 +44,19 @@ pub(crate) const END_SEAL: Seal = Seal { magic: *b"plbkend1", name: "the end of 
 
 pub(crate) const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 1 };
 
-/// How many bytes of a table are read at a time.
+/// How many bytes a part of a backup has, at least.
 const PART_BYTES: usize = 256 * 1024;
 
-/// The length and the checksum of a block, before the block.
-pub(crate) const FRAME_HEAD_BYTES: usize = 12;
+/// How many entries are merged between two looks at the size of a part.
+const ENTRIES_AT_A_TIME: usize = 1024;
 
-/// What a backup holds.
+/// What a backup is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// The random name of the log of events.
     pub(crate) event_log: u32,
     /// What all changes add up to.
     pub(crate) totals: Totals,
-    /// Newest first.
-    pub(crate) runs: Vec<[Contents; Map::COPIED.len()]>,
 }
 
 /// What a backup adds up to. A backup without its end is cut.
@@ -70,61 +68,57 @@ pub(crate) struct End {
     pub(crate) last_sequence: u64,
     /// The sum of the digests of all plants.
     pub(crate) digest: Digest,
+    /// How many bytes all frames have.
+    pub(crate) frame_bytes: u64,
     /// Ties the end to its head.
     pub(crate) head_checksum: u64,
 }
 
 impl End {
-    /// The end of the backup with this head.
-    pub(crate) fn of(totals: &Totals, head: &[u8]) -> Self {
+    /// The end of the backup with this sealed head.
+    pub(crate) fn of(totals: &Totals, head: &[u8], frame_bytes: u64) -> Self {
         let Totals { plants, last_sequence, digest, .. } = *totals;
-        Self { plants, last_sequence, digest, head_checksum: xxh3_64(head) }
+        Self { plants, last_sequence, digest, frame_bytes, head_checksum: xxh3_64(head) }
+    }
+
+    fn sealed(&self) -> anyhow::Result<Vec<u8>> {
+        let end = END_SEAL.seal(&postcard::to_stdvec(self)?);
+        Ok([&end[..], &(end.len() as u64).to_le_bytes()].concat())
     }
 }
 
-/// Adds a block behind its length and its checksum.
-fn frame(frames: &mut Vec<u8>, block: &[u8]) -> anyhow::Result<()> {
-    frames.extend_from_slice(&u32::try_from(block.len())?.to_le_bytes());
-    frames.extend_from_slice(&xxh3_64(block).to_le_bytes());
-    frames.extend_from_slice(block);
-    Ok(())
-}
-
-/// How many bytes the frames of a map take.
-pub(crate) fn bytes_of(contents: &Contents) -> u64 {
-    contents.bytes.saturating_add(contents.blocks.saturating_mul(FRAME_HEAD_BYTES as u64))
+/// A head behind its length.
+fn with_length(sealed_head: &[u8]) -> Vec<u8> {
+    [&(sealed_head.len() as u64).to_le_bytes(), sealed_head].concat()
 }
 
 /// A backup with this head and these frames. The head gets its checksum, and the backup its end.
 #[cfg(feature = "__internal")]
 pub(crate) fn sealed(head: &[u8], frames: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let decoded: Head = FORMAT.decode(head)?;
+    let Head { totals, .. } = FORMAT.decode(head)?;
     let head = HEAD_SEAL.seal(head);
-    let end = END_SEAL.seal(&postcard::to_stdvec(&End::of(&decoded.totals, &head))?);
-    Ok([&(head.len() as u64).to_le_bytes(), &head[..], frames, &end].concat())
+    let end = End::of(&totals, &head, frames.len() as u64).sealed()?;
+    Ok([&with_length(&head), frames, &end].concat())
 }
 
 /// A backup of a repository in one moment, as the bytes of a file. While it exists, the repository makes no other one.
 ///
 /// [`BackupFile`](crate::BackupFile) reads it.
 pub struct Backup {
-    length: u64,
-    parts: VecDeque<Part>,
+    /// `None` at the end.
+    rest: Option<Rest>,
     /// Allows one backup at a time, because each may keep replaced tables on the disk.
     _permit: OwnedSemaphorePermit,
 }
 
-enum Part {
-    Bytes(Vec<u8>),
-    Blocks(TablePart),
-}
-
-/// The rest of a map of a table.
-struct TablePart {
-    table: Arc<Table>,
-    map: Map,
-    /// The first key of the last block that was read.
-    last_block: Option<Vec<u8>>,
+/// What of a backup is not read yet.
+struct Rest {
+    totals: Totals,
+    sealed_head: Vec<u8>,
+    entries: MergedEntries,
+    frames: Frames,
+    /// How many bytes the frames before have.
+    frame_bytes: u64,
 }
 
 impl Backup {
@@ -135,42 +129,16 @@ impl Backup {
         permit: OwnedSemaphorePermit,
     ) -> anyhow::Result<Self> {
         let Snapshot { totals, immutable, active, tables } = snapshot;
-        let (mut runs, mut parts) = (Vec::new(), VecDeque::new());
+        let mut levels: Vec<Arc<dyn Level>> = Vec::new();
         for memtable in [Some(&active), immutable.as_deref()].into_iter().flatten() {
-            let run = MemoryRun::of(memtable, totals.stored_from)?;
-            runs.push(Map::COPIED.map(|map| run.contents(map)));
-            for block in Map::COPIED.into_iter().flat_map(|map| run.blocks(map)) {
-                match parts.back_mut() {
-                    Some(Part::Bytes(bytes)) if bytes.len() < PART_BYTES => frame(bytes, block)?,
-                    _ => {
-                        let mut bytes = Vec::with_capacity(PART_BYTES + block.len());
-                        frame(&mut bytes, block)?;
-                        parts.push_back(Part::Bytes(bytes));
-                    }
-                }
-            }
+            levels.push(Arc::new(MemoryLevel::of(memtable)?));
         }
-        drop((immutable, active));
-        for table in &*tables {
-            runs.push(Map::COPIED.map(|map| table.contents(map)));
-            parts.extend(Map::COPIED.map(|map| {
-                Part::Blocks(TablePart { table: Arc::clone(table), map, last_block: None })
-            }));
-        }
-        let of_runs: u64 = runs.iter().flatten().map(bytes_of).sum();
-        let head = HEAD_SEAL.seal(&FORMAT.encode(&Head { event_log, totals, runs }, 0)?);
-        let end = END_SEAL.seal(&postcard::to_stdvec(&End::of(&totals, &head))?);
-        let head = [&(head.len() as u64).to_le_bytes(), &head[..]].concat();
-        let length = head.len() as u64 + of_runs + end.len() as u64;
-        parts.push_front(Part::Bytes(head));
-        parts.push_back(Part::Bytes(end));
-        Ok(Self { length, parts, _permit: permit })
-    }
-
-    /// The length of the whole backup, in bytes.
-    #[must_use]
-    pub const fn length(&self) -> u64 {
-        self.length
+        levels.extend(levels_of(&tables));
+        let entries = MergedEntries::new(levels, true, totals.stored_from);
+        let sealed_head = HEAD_SEAL.seal(&FORMAT.encode(&Head { event_log, totals }, 0)?);
+        let frames = Frames::default();
+        let rest = Rest { totals, sealed_head, entries, frames, frame_bytes: 0 };
+        Ok(Self { rest: Some(rest), _permit: permit })
     }
 
     /// The next bytes, and the rest of the backup; `None` at the end. Reads on tokio's pool of blocking threads.
@@ -179,37 +147,62 @@ impl Backup {
     ///
     /// When the disk fails.
     pub async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, StoreFailure> {
-        while let Some(part) = self.parts.pop_front() {
-            let part = match part {
-                Part::Bytes(bytes) => return Ok(Some((bytes, self))),
-                Part::Blocks(part) => part,
-            };
-            let read = spawn_blocking(move || part.read()).await.map_err(StoreFailure::new)?;
-            let (bytes, rest) = read.map_err(StoreFailure::new)?;
-            if let Some(rest) = rest {
-                self.parts.push_front(rest);
-            }
-            if !bytes.is_empty() {
-                return Ok(Some((bytes, self)));
-            }
-        }
-        Ok(None)
+        let Some(rest) = self.rest.take() else { return Ok(None) };
+        let read = spawn_blocking(move || rest.read()).await.map_err(StoreFailure::new)?;
+        let (bytes, rest) = read.map_err(StoreFailure::new)?;
+        self.rest = rest;
+        Ok(Some((bytes, self)))
     }
 }
 
-impl TablePart {
-    /// The frames of the next blocks, and the rest; `None` at the end.
-    fn read(mut self) -> anyhow::Result<(Vec<u8>, Option<Part>)> {
-        let mut frames = Vec::with_capacity(PART_BYTES);
-        let mut blocks = self.table.blocks_after(self.map, self.last_block.as_deref())?;
-        let mut last = None;
-        while frames.len() < PART_BYTES {
-            let Some((first_key, block)) = blocks.next()? else { return Ok((frames, None)) };
-            frame(&mut frames, &block)?;
-            last = Some(first_key);
+impl Rest {
+    /// The next bytes, and the rest; `None` at the end.
+    fn read(mut self) -> anyhow::Result<(Vec<u8>, Option<Self>)> {
+        let mut is_last = false;
+        while !is_last && self.frames.bytes.len() < PART_BYTES {
+            is_last = !self.entries.take(ENTRIES_AT_A_TIME, &mut self.frames)?;
         }
-        drop(blocks);
-        self.last_block = last.map(|first_key| first_key.to_vec());
-        Ok((frames, Some(Part::Blocks(self))))
+        if is_last {
+            self.frames.end_block()?;
+        }
+        let frames = mem::take(&mut self.frames.bytes);
+        let is_first = self.frame_bytes == 0;
+        self.frame_bytes += frames.len() as u64;
+        let head = if is_first { with_length(&self.sealed_head) } else { Vec::new() };
+        if !is_last {
+            return Ok(([head, frames].concat(), Some(self)));
+        }
+        let end = End::of(&self.totals, &self.sealed_head, self.frame_bytes).sealed()?;
+        Ok(([head, frames, end].concat(), None))
+    }
+}
+
+/// Writes frames.
+#[derive(Debug, Default)]
+struct Frames {
+    bytes: Vec<u8>,
+    block: BlockBuilder,
+    /// The map that the block is of.
+    map: Map,
+}
+
+impl Frames {
+    fn end_block(&mut self) -> anyhow::Result<()> {
+        if !self.block.is_empty() {
+            let (_, block) = self.block.take();
+            self.bytes.extend_from_slice(&FrameHead::of(self.map, &block)?.encode());
+            self.bytes.extend_from_slice(&block);
+        }
+        Ok(())
+    }
+}
+
+impl EntrySink for Frames {
+    fn add(&mut self, map: Map, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
+        if map != self.map || self.block.is_complete() {
+            self.end_block()?;
+            self.map = map;
+        }
+        self.block.add(key, value)
     }
 }

@@ -30,7 +30,6 @@ use crate::sled::health::verify::count_and_digest;
 use crate::sled::keys::MAX_SEQUENCE;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::{make_directory, new_event_log, open_tables, sync_names};
-use crate::sled::tables::Map;
 use crate::sled::tree::MergeTree;
 
 /// The caches of the tables while a backup is restored, in bytes.
@@ -106,7 +105,7 @@ impl BackupFile {
         let mut manifest = Manifest { totals, ..Manifest::new(log_salts, event_log) };
         let number = manifest.next_table;
         // A head that lies about the number of plants must not take all memory.
-        let plants = totals.plants.min(self.bytes_of(Map::Plants) / ENTRY_MIN_BYTES);
+        let plants = totals.plants.min(self.frame_bytes() / ENTRY_MIN_BYTES);
         let plants = usize::try_from(plants).unwrap_or(usize::MAX);
         let table = files.create_table(number, plants, files.advances());
         let mut table = table.map_err(RestoreError::unusable)?;

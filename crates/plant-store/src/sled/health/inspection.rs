@@ -22,7 +22,7 @@ use crate::sled::compaction::merge::{Merge, levels_of};
 use crate::sled::config::SledConfig;
 use crate::sled::files::Files;
 use crate::sled::keys;
-use crate::sled::memtable::run::MemoryRun;
+use crate::sled::memtable::level::MemoryLevel;
 use crate::sled::open::lock_to_look;
 use crate::sled::tables::{Level, Map, Table, TableMetadata};
 use crate::{OpenError, StoreFailure};
@@ -191,7 +191,7 @@ fn look(
     let (memtables, totals) = replay(in_tables, log.into_groups(), findings)?;
     found.totals = in_tables.map(|_| totals);
     for memtable in memtables.iter().rev() {
-        found.levels.push(Arc::new(MemoryRun::of(memtable, 1)?));
+        found.levels.push(Arc::new(MemoryLevel::of(memtable)?));
     }
     found.levels.extend(levels_of(&found.tables));
     Ok(found)

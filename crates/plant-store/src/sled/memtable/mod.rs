@@ -3,7 +3,7 @@
 //! Changes gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and is
 //! written as a table while the next memtable fills along with the other segment.
 
-pub(crate) mod run;
+pub(crate) mod level;
 mod sorted_map;
 pub(crate) mod tag_counts;
 

@@ -25,8 +25,9 @@ pub(super) const FILL_CACHE_BYTES: u64 = 1024 * 1024;
 pub(crate) type SharedBytes = ::sled::IVec;
 
 /// A sorted map of a table: one kind of entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Map {
+    #[default]
     Tags,
     Events,
     Plants,

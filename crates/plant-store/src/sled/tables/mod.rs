@@ -19,5 +19,5 @@ pub(crate) mod writer;
 pub(crate) use self::block::{BlockBuilder, BlockCursor};
 pub(crate) use self::database::Map;
 pub(crate) use self::entries::{BlockEntries, BlockSource, Entries, Entry, EntrySink, Level};
-pub(crate) use self::summary::{Contents, TableMetadata};
+pub(crate) use self::summary::TableMetadata;
 pub(crate) use self::table::Table;
