@@ -56,7 +56,8 @@ fn authorization() -> String {
 
 #[test]
 fn a_program_mounts_the_service_beside_a_route_of_its_own() {
-    let (_process, address) = start("mount", Path::new(""));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_process, address) = start("mount", &folder.path().join("plants"));
     let ask = |request_line: &str, lines: &str, body: &str| {
         let mut connection = Connection::open(address);
         let length = body.len();

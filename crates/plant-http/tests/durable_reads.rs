@@ -10,15 +10,15 @@ use plant_domain::{NewPlant, PlantId};
 use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
 use plant_store::write::{Decision, Write};
 use plant_store::{
-    EventCursor, EventPage, EventsAfter, Imported, MemoryRepository, OnConflict, Page, PageRequest,
-    PlantRepository, Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
+    Preconditions, SledConfig, SledRepository, StoreError, StoreFailure, StoredPlant, TagPage,
+    TagPageRequest,
 };
 
 const TOKEN: &str = "0123456789abcdef";
 
 /// Never learns that a change is durable.
-#[derive(Default)]
-struct NothingIsDurable(MemoryRepository);
+struct NothingIsDurable(SledRepository);
 
 #[async_trait]
 impl PlantRepository for NothingIsDurable {
@@ -82,7 +82,9 @@ impl PlantRepository for NothingIsDurable {
 #[test]
 fn an_event_shows_no_later_state_of_a_plant_and_an_export_does_not_end_before_they_are_durable() {
     rt::System::new().block_on(async {
-        let repository = Arc::new(NothingIsDurable::default());
+        let folder = tempfile::tempdir().expect("a folder");
+        let repository = SledRepository::open(&SledConfig::new(folder.path())).expect("opens");
+        let repository = Arc::new(NothingIsDurable(repository));
         let token = Token::chosen(TOKEN.to_owned()).expect("a good token");
         let name = TokenName::new("test").expect("a good name");
         let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Read, &token)]);

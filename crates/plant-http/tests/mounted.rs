@@ -10,7 +10,8 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::{App, Error, web};
 use plant_domain::PlantId;
 use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
-use plant_store::{MemoryRepository, PlantRepository as _};
+use plant_store::{PlantRepository as _, SledConfig, SledRepository};
+use tempfile::TempDir;
 
 const TOKEN: &str = "0123456789abcdef";
 const OTHER_TOKEN: &str = "fedcba9876543210";
@@ -39,18 +40,20 @@ fn text<B>(answer: &ServiceResponse<B>, name: header::HeaderName) -> Option<&str
     Some(answer.headers().get(name)?.to_str().expect("ASCII"))
 }
 
-/// A service with one token, and its plants.
-fn service(token: &str) -> (PlantService, Arc<MemoryRepository>) {
-    let repository = Arc::new(MemoryRepository::default());
+/// A service with one token, its plants, and their folder.
+fn service(token: &str) -> (PlantService, Arc<SledRepository>, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let repository = SledRepository::open(&SledConfig::new(folder.path())).expect("opens");
+    let repository = Arc::new(repository);
     let token = Token::chosen(token.to_owned()).expect("long enough");
     let name = TokenName::new("gardener").expect("a name");
     let tokens = Tokens::new(vec![TokenRecord::new(name, Scope::Write, &token)]);
-    (PlantService::new(Arc::clone(&repository) as _, tokens), repository)
+    (PlantService::new(Arc::clone(&repository) as _, tokens), repository, folder)
 }
 
 #[tokio::test]
 async fn a_parameter_of_the_mount_is_not_taken_for_the_id_of_a_plant() {
-    let (plants, repository) = service(TOKEN);
+    let (plants, repository, _folder) = service(TOKEN);
     let app = init_service(App::new().service(plants.scope("/of/{id}"))).await;
     for id in [1, 99] {
         let path = format!("/of/1/plants/{id}");
@@ -68,8 +71,8 @@ async fn a_parameter_of_the_mount_is_not_taken_for_the_id_of_a_plant() {
 
 #[tokio::test]
 async fn a_service_within_a_service_asks_for_a_token_of_its_own() {
-    let (outer, _) = service(TOKEN);
-    let (inner, inner_plants) = service(OTHER_TOKEN);
+    let (outer, _, _outer_folder) = service(TOKEN);
+    let (inner, inner_plants, _inner_folder) = service(OTHER_TOKEN);
     let nested = outer.scope("/outer").service(inner.scope("/inner"));
     let app = init_service(App::new().service(nested)).await;
     // A request has one token, and each service wants its own, so none passes both gates.
@@ -84,7 +87,7 @@ async fn a_service_within_a_service_asks_for_a_token_of_its_own() {
 
 #[tokio::test]
 async fn links_begin_with_the_mount_as_the_client_wrote_it() {
-    let (plants, _) = service(TOKEN);
+    let (plants, _, _folder) = service(TOKEN);
     let app = init_service(
         App::new()
             .service(plants.scope("/two words"))
@@ -133,7 +136,7 @@ async fn links_begin_with_the_mount_as_the_client_wrote_it() {
 #[tokio::test]
 async fn a_slash_at_the_end_of_the_mount_makes_no_difference() {
     for mount in ["/garden", "/garden/", "", "/"] {
-        let (plants, _) = service(TOKEN);
+        let (plants, _, _folder) = service(TOKEN);
         let app = init_service(App::new().service(plants.scope(mount))).await;
         let path = format!("{}/plants/1", mount.trim_end_matches('/'));
         let put = ask(&app, TOKEN, Method::PUT, &path, Some("Rosa")).await;

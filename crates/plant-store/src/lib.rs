@@ -5,7 +5,6 @@
 //!   inspects such a database, even a damaged one.
 //! - [`Backup`] is such a database in one moment, as a stream. [`BackupFile`] proves a backup and restores it, and [`PointInTime`]
 //!   brings it up to a later moment.
-//! - [`MemoryRepository`] keeps plants in memory, for tests.
 //! - [`write`](mod@write) decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
 //! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
@@ -29,7 +28,6 @@ mod fault;
 mod format;
 mod idempotency;
 mod import;
-mod memory;
 pub mod metrics;
 #[cfg(feature = "conformance")]
 mod next_version;
@@ -58,7 +56,6 @@ pub use event::{
 };
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
-pub use memory::MemoryRepository;
 pub use page::Page;
 pub use preconditions::{Precondition, Preconditions, Revisions};
 pub use repository::{PAGE_MAX_WORK, PageRequest, PlantRepository};

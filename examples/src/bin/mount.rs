@@ -1,6 +1,7 @@
-//! Mounts the plant service below `/garden`, beside its own route. The plants are in memory.
+//! Mounts the plant service below `/garden`, beside its own route.
 //!
-//! It listens at the address in `GARDEN_LISTEN`, and takes the token in `GARDEN_TOKEN`.
+//! It listens at the address in `GARDEN_LISTEN`, takes the token in `GARDEN_TOKEN`, and keeps its plants in the folder
+//! that `GARDEN_DATA` names.
 
 #![forbid(unsafe_code)]
 
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use actix_web::rt::System;
 use actix_web::{App, HttpServer, web};
 use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
-use plant_store::MemoryRepository;
+use plant_store::{SledConfig, SledRepository};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let token = Token::chosen(env::var("GARDEN_TOKEN")?)?;
     let gardener = TokenRecord::new(TokenName::new("gardener")?, Scope::Write, &token);
-    let plants =
-        PlantService::new(Arc::new(MemoryRepository::default()), Tokens::new(vec![gardener]));
+    let repository = SledRepository::open(&SledConfig::new(env::var("GARDEN_DATA")?))?;
+    let plants = PlantService::new(Arc::new(repository), Tokens::new(vec![gardener]));
     let server = HttpServer::new(move || {
         App::new()
             .route("/", web::get().to(async || "The plants are in /garden/plants.\n"))

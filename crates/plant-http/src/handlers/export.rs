@@ -117,7 +117,7 @@ mod tests {
     use actix_web::web::Data;
     use futures_util::FutureExt as _;
     use plant_domain::NewPlant;
-    use plant_store::{MemoryRepository, OnConflict, PlantRepository};
+    use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository};
 
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
         let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
@@ -127,7 +127,9 @@ mod tests {
     #[tokio::test]
     async fn others_have_a_turn_before_each_part() {
         const PARTS: usize = 3;
-        let repository: Arc<dyn PlantRepository> = Arc::new(MemoryRepository::default());
+        let folder = tempfile::tempdir().unwrap();
+        let repository = SledRepository::open(&SledConfig::new(folder.path())).unwrap();
+        let repository: Arc<dyn PlantRepository> = Arc::new(repository);
         let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()

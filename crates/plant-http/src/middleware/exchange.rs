@@ -178,7 +178,7 @@ mod tests {
     use actix_http::Request;
     use actix_http::body::BodyStream;
     use futures_util::stream;
-    use plant_store::MemoryRepository;
+    use plant_store::{SledConfig, SledRepository};
 
     use super::*;
     use crate::access::tokens::Tokens;
@@ -191,8 +191,9 @@ mod tests {
         let request = Request::new();
         let context = RequestContext::of(&request);
         let connected = Some(&connection);
-        let service =
-            PlantService::new(Arc::new(MemoryRepository::default()), Tokens::new(Vec::new()));
+        let folder = tempfile::tempdir().unwrap();
+        let repository = SledRepository::open(&SledConfig::new(folder.path())).unwrap();
+        let service = PlantService::new(Arc::new(repository), Tokens::new(Vec::new()));
         let policy = service.policy(Routes::All);
         let route = policy.routes.find("/plants");
         let exchange = Exchange::begin(&policy, route, context, request.head(), connected);

@@ -5,32 +5,32 @@
 //! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a database on
 //! disk behind its back, and [`write_next_version`] makes the process a program of the next version.
 //!
-//! ```
+//! ```no_run
 //! use std::sync::Arc;
 //!
 //! use async_trait::async_trait;
 //! use plant_store::conformance::model::KeptEvents;
 //! use plant_store::conformance::{self, StoreUnderTest, model};
-//! use plant_store::{MemoryRepository, PlantRepository};
+//! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //! use proptest::test_runner::Config;
 //! use tokio::runtime::Builder;
 //!
-//! /// The place of the repository under test. A durable one has its folder or schema here.
-//! #[derive(Default)]
-//! struct Memory(MemoryRepository);
+//! /// The place of the repository under test: a folder, or a schema.
+//! struct Place(tempfile::TempDir);
 //!
 //! #[async_trait]
-//! impl StoreUnderTest for Memory {
+//! impl StoreUnderTest for Place {
 //!     async fn open(&self) -> Arc<dyn PlantRepository> {
-//!         Arc::new(self.0.reopened())
+//!         Arc::new(SledRepository::open(&SledConfig::new(self.0.path())).expect("opens"))
 //!     }
 //! }
 //!
-//! let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-//! runtime.block_on(conformance::check(async || Memory::default()));
+//! let new_place = || Place(tempfile::tempdir().expect("a folder"));
+//! let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
+//! runtime.block_on(conformance::check(async || new_place()));
 //! proptest::proptest!(Config::with_cases(64), |(operations in model::operations(40))| {
-//!     let kept = KeptEvents::AtLeast(usize::MAX);
-//!     runtime.block_on(model::check(&Memory::default(), &operations, kept));
+//!     let kept = KeptEvents::AtLeast(40);
+//!     runtime.block_on(model::check(&new_place(), &operations, kept));
 //! });
 //! ```
 
