@@ -54,7 +54,7 @@ const fn point(name: &'static str, thread: &'static str, passes: u32) -> Point {
 
 const COMMIT_THREAD: &str = "plant-commit";
 const COMPACTION_THREAD: &str = "plant-compact";
-const SEALING_THREAD: &str = "plant-seal";
+const MERGE_THREAD: &str = "plant-merge";
 const OPENING_THREAD: &str = "main";
 
 /// The steps of a commit, and of the flush and the merges that follow it, in their order.
@@ -78,11 +78,11 @@ const COMMIT: [Point; 28] = [
     point("before-manifest-rename", COMPACTION_THREAD, 4),
     point("after-manifest-rename", COMPACTION_THREAD, 4),
     point("after-flush", COMPACTION_THREAD, 4),
-    point("before-merge-step", COMPACTION_THREAD, 2),
-    point("before-table-seal", SEALING_THREAD, 2),
-    point("before-table-sync", SEALING_THREAD, 2),
-    point("after-table-sync", SEALING_THREAD, 2),
-    point("before-table-open", SEALING_THREAD, 2),
+    point("after-merge-step", MERGE_THREAD, 1),
+    point("before-table-seal", MERGE_THREAD, 2),
+    point("before-table-sync", MERGE_THREAD, 2),
+    point("after-table-sync", MERGE_THREAD, 2),
+    point("before-table-open", MERGE_THREAD, 2),
     point("before-merge-shown", COMPACTION_THREAD, 2),
     point("before-input-removed", COMPACTION_THREAD, 4),
     point("before-table-removed", COMPACTION_THREAD, 4),

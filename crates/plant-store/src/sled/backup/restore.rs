@@ -163,7 +163,7 @@ impl Restoring {
     fn flush(&mut self) -> anyhow::Result<()> {
         let (memtable, totals) = self.compactor.tree.freeze()?;
         self.compactor.flush(&memtable, totals)?;
-        while self.compactor.advance()? {}
+        while self.compactor.look_at_merges()? {}
         Ok(())
     }
 

@@ -26,8 +26,8 @@ use crate::sled::memtable::Memtable;
 use crate::sled::tables::Table;
 use crate::sled::tree::{MergeTree, with_newest};
 
-/// How long an advance waits for the seal of a table when there is nothing to fill.
-const SEAL_PATIENCE: Duration = Duration::from_millis(5);
+/// How long a look at merges waits when none is done.
+const MERGE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// The only writer of tables and of the manifest in an open database.
 pub(crate) struct Compactor {
@@ -37,8 +37,7 @@ pub(crate) struct Compactor {
     events: EventLog,
     disk_space: Arc<DiskSpace>,
     metrics: Arc<EngineMetrics>,
-    /// The last merge that is still being filled advances. A merge of newer tables interrupts one of older tables, which may
-    /// take minutes, so that small tables do not pile up behind it.
+    /// A merge of older tables may take minutes. Newer tables are merged meanwhile, so that they do not pile up.
     merges: Vec<MergeUnderWay>,
 }
 
@@ -70,26 +69,24 @@ impl Compactor {
         Ok(())
     }
 
-    /// Looks at the room on the disk, and advances the merges a little. Returns false when there is nothing to merge now.
-    pub(crate) fn advance(&mut self) -> anyhow::Result<bool> {
+    /// Looks at the room on the disk and at the merges: begins one that is due, ends one that is done, or waits a little.
+    /// Returns false when there is nothing to merge now.
+    pub(crate) fn look_at_merges(&mut self) -> anyhow::Result<bool> {
         if self.disk_is_full()? {
             return Ok(false);
         }
         let begun = Instant::now();
         self.begin_merge()?;
         let is_merging = !self.merges.is_empty();
-        if let Some(sealed) = self.merges.iter().position(MergeUnderWay::is_sealed) {
-            let merge = self.merges.remove(sealed);
+        if let Some(done) = self.merges.iter().position(MergeUnderWay::is_done) {
+            let merge = self.merges.remove(done);
             self.end_merge(merge)?;
-        } else if let Some(merge) = self.merges.iter_mut().rev().find(|merge| merge.is_filling()) {
-            fault::point("before-merge-step");
-            if !merge.advance()? {
-                merge.begin_seal(&self.files)?;
-            }
         } else if is_merging {
-            sleep(SEAL_PATIENCE);
+            sleep(MERGE_PATIENCE);
         }
-        self.metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
+        if is_merging {
+            self.metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
+        }
         Ok(is_merging)
     }
 
@@ -117,13 +114,8 @@ impl Compactor {
         let number = self.manifest.next_table;
         self.manifest.next_table += 1;
         let stored_from = self.manifest.totals.stored_from;
-        self.merges.push(MergeUnderWay::begin(
-            &self.files,
-            number,
-            inputs,
-            is_oldest,
-            stored_from,
-        )?);
+        let files = self.files.clone();
+        self.merges.push(MergeUnderWay::begin(files, number, inputs, is_oldest, stored_from)?);
         Ok(())
     }
 
@@ -133,7 +125,7 @@ impl Compactor {
         let place = tables.iter().position(|table| merge.has_input(table));
         let place = place.context("the inputs of a merge are not in the tree")?;
         tables.retain(|table| !merge.has_input(table));
-        let (inputs, table) = merge.end().context("merging tables")?;
+        let (inputs, table) = merge.end()?;
         tables.insert(place, Arc::new(table));
 
         self.manifest.tables = tables.iter().map(|table| table.metadata).collect();
@@ -209,7 +201,7 @@ mod tests {
     use crate::sled::reader::PlantReader;
     use crate::{EventCursor, EventKind, EventRetention, EventsAfter};
 
-    /// So many that a merge of four memtables takes more than one step.
+    /// A merge of four memtables takes more than one step.
     const PLANTS_OF_A_MEMTABLE: usize = 1_000;
 
     /// Writes a memtable of new plants as a table.
@@ -269,7 +261,7 @@ mod tests {
             assert_eq!(compactor.merges.first().map(|merge| merge.inputs.len()), inputs);
         }
         assert!(compactor.merges[0].has_input(&tables[0]));
-        while compactor.advance().expect("merges") {}
+        while compactor.look_at_merges().expect("merges") {}
         assert_eq!(compactor.tree.tables().len(), 3);
         let reader = PlantReader { tree: compactor.tree, plants_scanned_first: 1 };
         let with_tag = reader.count_with_tag("R").expect("reads");
@@ -277,23 +269,21 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_that_is_sealed_when_the_disk_fills_is_abandoned_and_begins_anew() {
+    fn a_merge_that_is_done_when_the_disk_fills_is_abandoned_and_begins_anew() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
         let folder = tempfile::tempdir().expect("a folder");
         let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
         (0..4).for_each(|_| flush_next(&mut compactor));
-        while compactor.merges.first().is_none_or(MergeUnderWay::is_filling) {
-            assert!(compactor.advance().expect("merges"));
-        }
+        compactor.begin_merge().expect("begins");
         let begun = Instant::now();
-        while !compactor.merges[0].is_sealed() && begun.elapsed() < Duration::from_secs(60) {
+        while !compactor.merges[0].is_done() && begun.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }
         FREE.store(0, Ordering::Relaxed);
-        assert!(!compactor.advance().expect("abandons"), "the disk is full");
+        assert!(!compactor.look_at_merges().expect("abandons"), "the disk is full");
         assert!(compactor.merges.is_empty() && compactor.tree.tables().len() == 4);
         FREE.store(u64::MAX, Ordering::Relaxed);
-        while compactor.advance().expect("merges") {}
+        while compactor.look_at_merges().expect("merges") {}
         assert_eq!(compactor.tree.tables().len(), 1);
     }
 
@@ -304,11 +294,10 @@ mod tests {
         let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
         for merges in 1..=2 {
             (0..4).for_each(|_| flush_next(&mut compactor));
-            assert!(compactor.advance().expect("merges"));
-            assert_eq!(compactor.merges.len(), merges, "the second merge interrupts the first");
+            compactor.begin_merge().expect("begins");
+            assert_eq!(compactor.merges.len(), merges, "the second one is made beside the first");
         }
         let tables = || fs::read_dir(folder.path().join("tables")).expect("reads").count();
-        assert_eq!(tables(), 8 + 2);
         FREE.store(0, Ordering::Relaxed);
         thread::scope(|scope| {
             let flushing = scope.spawn(|| flush_next(&mut compactor));
@@ -322,7 +311,7 @@ mod tests {
             assert!(left == 8 && is_waiting, "{left} tables");
         });
         assert_eq!(tables(), 9);
-        while compactor.advance().expect("merges") {}
+        while compactor.look_at_merges().expect("merges") {}
         assert_eq!(compactor.tree.tables().len(), tables(), "the merges begin anew");
         assert!(tables() < 9);
     }

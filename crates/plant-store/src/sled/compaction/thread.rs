@@ -1,7 +1,7 @@
 //! The thread of compaction.
 //!
-//! A merge advances in short steps, so a memtable never waits long. Once the manifest on disk names the table of a
-//! memtable, the segment of the write-ahead log with the same changes may be overwritten.
+//! Merges have threads of their own, so a memtable never waits long. Once the manifest on disk names the table of a memtable,
+//! the segment of the write-ahead log with the same changes may be overwritten.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -44,9 +44,14 @@ impl CompactionThread {
                 let run = || run(&mut compactor, &ordered, &report, &health);
                 let ended = panic::catch_unwind(AssertUnwindSafe(run))
                     .unwrap_or_else(|_| Err(anyhow!("it panicked")));
-                if let Err(cause) = ended {
-                    health.fail(cause.context("a compaction failed"));
-                }
+                let note = |ended: anyhow::Result<()>| {
+                    if let Err(cause) = ended {
+                        health.fail(cause.context("a compaction failed"));
+                    }
+                };
+                note(ended);
+                // A thread that still merged would write to a folder that the next open removes.
+                note(compactor.abandon_merges());
             })
             .context("cannot start the compaction thread")?;
         Ok((Self { orders, reports, is_flushing: false }, thread))
@@ -87,7 +92,7 @@ fn run(
     health: &StoreHealth,
 ) -> anyhow::Result<()> {
     loop {
-        let is_merging = compactor.advance()?;
+        let is_merging = compactor.look_at_merges()?;
         health.compaction_advances();
         let order = if is_merging {
             orders.try_recv()
@@ -101,11 +106,11 @@ fn run(
             Ok((memtable, totals)) => {
                 compactor.flush(&memtable, totals)?;
                 if report.send(()).is_err() {
-                    return compactor.abandon_merges();
+                    return Ok(());
                 }
             }
             Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return compactor.abandon_merges(),
+            Err(TryRecvError::Disconnected) => return Ok(()),
         }
     }
 }
