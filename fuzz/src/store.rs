@@ -4,10 +4,8 @@ use plant_store::internal;
 
 use crate::FuzzTarget;
 
-pub(crate) const TARGETS: [FuzzTarget; 9] = [
+pub(crate) const TARGETS: [FuzzTarget; 7] = [
     FuzzTarget { name: "plant_record", check: plant_record },
-    FuzzTarget { name: "event", check: event },
-    FuzzTarget { name: "key", check: key },
     FuzzTarget { name: "block", check: block },
     FuzzTarget { name: "backup", check: backup },
     FuzzTarget { name: "manifest", check: manifest },
@@ -20,18 +18,6 @@ fn plant_record(bytes: &[u8]) {
     let Ok((encoded, record, _)) = internal::plant_record(bytes) else { return };
     let (_, again, _) = internal::plant_record(&encoded).expect("it was written");
     assert_eq!(again, record);
-}
-
-fn event(value: &[u8]) {
-    let Ok((encoded, event)) = internal::event(value) else { return };
-    let (_, again) = internal::event(&encoded).expect("it was written");
-    assert_eq!(again, event);
-}
-
-fn key(key: &[u8]) {
-    for again in internal::key(key).into_iter().flatten() {
-        assert_eq!(again, key);
-    }
 }
 
 fn block(bytes: &[u8]) {

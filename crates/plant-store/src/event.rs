@@ -150,25 +150,9 @@ mod tests {
         let cursor = EventCursor { revision: Revision::from(2048), log: 0x9f_3a1c };
         assert_eq!("2048-9f3a1c".parse(), Ok(cursor));
         assert_eq!(cursor.to_string(), "2048-9f3a1c");
-        let texts = [
-            "",
-            "-",
-            "2048",
-            "2048-",
-            "-9f3a1c",
-            "2048-9F3A1C",
-            "2048-09f3a1c",
-            "02048-9f3a1c",
-            "+2048-9f3a1c",
-            "2048-+9f3a1c",
-            "2048-9f3a1c-",
-            " 2048-9f3a1c",
-            "2048-9f3a1g",
-            "18446744073709551616-1",
-            "1-10000000000000000",
-            "now",
-        ];
-        for text in texts {
+        let texts = "/-/2048/2048-/-9f3a1c/2048-9F3A1C/2048-09f3a1c/02048-9f3a1c/+2048-9f3a1c/2048-+9f3a1c/\
+             2048-9f3a1c-/ 2048-9f3a1c/2048-9f3a1g/18446744073709551616-1/1-10000000000000000/now";
+        for text in texts.split('/') {
             assert_eq!(text.parse::<EventCursor>(), Err(NotACursor), "{text}");
         }
     }

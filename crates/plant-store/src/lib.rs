@@ -20,11 +20,8 @@
 pub mod conformance;
 mod error;
 mod event;
-#[cfg(feature = "__fault-points")]
 #[doc(hidden)]
 pub mod fault;
-#[cfg(not(feature = "__fault-points"))]
-mod fault;
 mod format;
 mod idempotency;
 mod import;

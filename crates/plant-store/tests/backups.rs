@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
-use plant_store::conformance::damage::{copy_as_killed, copy_folder};
+use plant_store::conformance::damage::copy_as_killed;
 use plant_store::{
     BackupFile, Event, EventCursor, EventRetention, EventsAfter, IdempotencyDigest, OnConflict,
     OpenError, PageRequest, PlantRepository, PointInTime, Position, Preconditions, RestoreError,
@@ -484,36 +484,6 @@ async fn changes_that_were_made_without_the_archive_are_a_gap() {
         digits.and_then(|digits| digits.parse::<u32>().ok()).expect("a number")
     };
     assert_eq!(lost, f64::from(number(last) + 1 - number(first)), "{cause}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kill_leaves_no_gap_in_the_archive() {
-    let (mut store, mut chance) = (Store::new(), Rng::with_seed(7));
-    let backup = store.back_up("backup").await;
-    let mut history = Vec::new();
-    for _ in 0..10 {
-        let changes = chance.usize(1..150);
-        record(&store, changes, &mut chance, &mut history).await;
-        // The archive gets nothing more of the server that is killed.
-        let killed = store.path("killed");
-        copy_as_killed(&store.config.directory, &killed);
-        let archive = store.path("archive as killed");
-        copy_folder(store.archive(), &archive).expect("copies");
-        store.close().await;
-        store.repository = None;
-        for (from, to) in
-            [(killed, &store.config.directory), (archive, &store.archive().to_owned())]
-        {
-            fs::remove_dir_all(to).expect("removes");
-            fs::rename(from, to).expect("moves");
-        }
-        store.open();
-    }
-    store.close().await;
-    let restored =
-        restore(&backup, &store.path("restored"), Some(&PointInTime::newest(store.archive())));
-    let last = history.last().expect("there are changes");
-    assert_eq!(plants_of(&restored).await, last.plants);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -410,7 +410,9 @@ impl Model {
                 (shown, _) => panic!("{shown:?} should be forgotten"),
             }
         }
+        let oldest = forgotten.last().map_or(newest, |event| event.cursor);
         for foreign in [
+            EventCursor { log: oldest.log ^ 1, ..oldest },
             EventCursor { log: newest.log ^ 1, ..newest },
             EventCursor { revision: Revision::from(newest.revision.get() + 1), ..newest },
             EventCursor { revision: Revision::from(u64::MAX), ..newest },

@@ -10,12 +10,12 @@ use plant_domain::PlantId;
 
 use crate::sled::compaction::merge::Merge;
 use crate::sled::files::Files;
-use crate::sled::health::inspection;
+use crate::sled::health::inspection::copy_folder;
 use crate::sled::keys;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::open_tables;
 use crate::sled::tables::writer::TableWriter;
-use crate::sled::tables::{EntrySink, Level as _, Map, Table};
+use crate::sled::tables::{EntrySink as _, Map};
 
 /// Keys, and their values.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -65,43 +65,37 @@ pub fn edit(directory: &Path, change: impl FnOnce(&mut Content)) {
     files.write_manifest(&manifest).expect("writes");
 }
 
-/// Changes the last postings of the search index of the newest table.
+/// Changes the last postings of the search index of a database with one table.
 pub fn edit_postings(directory: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let files = files(directory);
     let mut manifest = files.read_manifest().expect("a manifest");
-    let newest = manifest.tables.first_mut().expect("a table");
-    let table = Arc::new(files.open_table(*newest).expect("opens"));
-    let mut index = entries_of(&table, Map::Search);
-    // The outline is the last entry.
-    let (_, postings) = index.iter_mut().nth_back(1).expect("postings");
-    change(postings.as_mut().expect("a value"));
-    let number = manifest.next_table;
+    let tables = open_tables(&files, &manifest).expect("whole tables");
+    let (summary, number) = (&tables[0].summary, manifest.next_table);
     let (folder, advances) = (directory.join("edited"), files.advances());
-    let plant_entries = table.summary.plant_entries;
-    let plants = usize::try_from(plant_entries).expect("small");
+    let plants = usize::try_from(summary.plant_entries).expect("small");
     let mut edited = TableWriter::create(folder, plants, advances).expect("a table");
-    for map in Map::COPIED {
-        for (key, value) in entries_of(&table, map) {
+    let mut change = Some(change);
+    for map in Map::ALL {
+        let mut entries: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let mut all = Merge::new(&tables, map, &[]);
+        while let Some((key, value)) = all.next().expect("reads") {
+            entries.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        }
+        // The outline is the last entry of the index.
+        if map == Map::Search
+            && let Some((_, Some(postings))) = entries.iter_mut().nth_back(1)
+            && let Some(change) = change.take()
+        {
+            change(postings);
+        }
+        for (key, value) in entries {
             edited.add(map, &key, value.as_deref()).expect("writes");
         }
     }
-    for (key, value) in index {
-        edited.add(Map::Search, &key, value.as_deref()).expect("writes");
-    }
-    let edited = edited.finish(table.summary.sequences, plant_entries).expect("writes");
-    *newest = files.seal(edited, number).expect("seals");
+    let edited = edited.finish(summary.sequences, summary.plant_entries).expect("writes");
+    manifest.tables = vec![files.seal(edited, number).expect("seals")];
     manifest.next_table += 1;
     files.write_manifest(&manifest).expect("writes");
-}
-
-fn entries_of(table: &Arc<Table>, map: Map) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
-    let mut entries = Arc::clone(table).entries(map, &[]);
-    let mut all = BTreeMap::new();
-    while entries.advance().expect("reads") {
-        let (key, value) = entries.entry().expect("an entry");
-        all.insert(key.to_vec(), value.map(<[u8]>::to_vec));
-    }
-    all
 }
 
 fn files(directory: &Path) -> Files {
@@ -139,13 +133,4 @@ pub fn copy_as_killed(directory: &Path, to: &Path) {
         }
         fs::remove_dir_all(to).expect("removes");
     }
-}
-
-/// Copies the files in a folder and in the folders in it into a folder, which is made if it is missing.
-///
-/// # Errors
-///
-/// When a file cannot be read or written, such as one that is removed meanwhile.
-pub fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    inspection::copy_folder(from, to)
 }

@@ -89,12 +89,6 @@ impl Files {
             .with_context(|| format!("the manifest {} cannot be used", path.display()))
     }
 
-    /// Makes the rename of the manifest durable. A kill between the rename and this sync leaves a manifest that a power
-    /// cut can still undo.
-    pub(crate) fn sync_manifest_name(&self) -> anyhow::Result<()> {
-        sync_folder(&self.directory)
-    }
-
     /// Replaces the manifest. When this returns, the new one is on disk.
     pub(crate) fn write_manifest(&self, manifest: &Manifest) -> anyhow::Result<()> {
         let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
@@ -111,7 +105,7 @@ impl Files {
             anyhow::Ok(())
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;
-        self.sync_manifest_name()
+        sync_folder(&self.directory)
     }
 
     /// Tells the watchdog of progress.

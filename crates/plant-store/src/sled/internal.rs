@@ -8,9 +8,8 @@ use plant_domain::PlantId;
 
 use super::backup::archive::{self, PieceName};
 use super::backup::file::BackupFile;
-use super::commit::change::{ChangeGroup, EventRecord};
+use super::commit::change::ChangeGroup;
 use super::commit::write_ahead_log;
-use super::keys;
 use super::manifest::Manifest;
 use super::tables::{BlockBuilder, BlockCursor};
 use crate::StoredPlant;
@@ -28,12 +27,6 @@ pub fn plant_record(
         assert_eq!((plant.name(), plant.tag(), revision.get()), of_record);
     }
     Ok((encoded.bytes().to_vec(), record, stored))
-}
-
-/// An event.
-pub fn event(value: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
-    let event = EventRecord::decode(value)?;
-    Ok((event.encode()?, event))
 }
 
 /// Keys, and their values; `None` removes a key.
@@ -56,14 +49,6 @@ pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
         block.add(key, value.as_deref())?;
     }
     Ok(block.take().1)
-}
-
-/// The key of the event and of the plant that a key names, if it names any.
-pub fn key(key: &[u8]) -> [Option<Vec<u8>>; 2] {
-    [
-        keys::event_of(key).ok().map(|sequence| keys::event_key(sequence).to_vec()),
-        keys::plant_of(key).ok().map(|id| keys::plant_key(id).to_vec()),
-    ]
 }
 
 /// How many plants a backup has with this head and these frames. The backup gets the right checksums of its head and its end.

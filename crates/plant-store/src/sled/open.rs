@@ -2,11 +2,9 @@
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::num::NonZeroUsize;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +18,7 @@ use crate::sled::commit::write_ahead_log::{self, WriteAheadLog};
 use crate::sled::compaction::merge::Tables;
 use crate::sled::compaction::write_table;
 use crate::sled::config::SledConfig;
-use crate::sled::files::Files;
+use crate::sled::files::{Files, sync_folder};
 use crate::sled::health::StoreHealth;
 use crate::sled::health::errors::{advise, advise_on_disk};
 use crate::sled::health::findings::Findings;
@@ -64,7 +62,8 @@ fn make_or_open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result
 fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Opened> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
-    files.sync_manifest_name()?;
+    // A power cut could still undo the rename of a manifest that a kill has left without this sync.
+    sync_folder(&config.directory)?;
     // Before sled sees the tables: it may hang on damaged files.
     check_tables(&files, &manifest)?;
     let mut tables = open_tables(&files, &manifest)?;
@@ -93,17 +92,10 @@ pub(crate) fn open_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<
 
 /// Reads all files of all tables, so that damage shows now, and not when a plant is asked for.
 fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
-    let next = AtomicUsize::new(0);
-    let check_some = || {
-        while let Some(table) = manifest.tables.get(next.fetch_add(1, Ordering::Relaxed)) {
-            files.check_table(table)?;
-        }
-        anyhow::Ok(())
-    };
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     thread::scope(|scope| {
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, check_some);
-        let checking: Vec<_> = (0..threads).map(spawn).collect();
+        let spawn =
+            |table| thread::Builder::new().spawn_scoped(scope, move || files.check_table(table));
+        let checking: Vec<_> = manifest.tables.iter().map(spawn).collect();
         checking.into_iter().try_for_each(|thread| {
             thread?.join().unwrap_or_else(|_| Err(anyhow!("a check of the tables panicked")))
         })

@@ -23,19 +23,3 @@ pub(crate) fn delay(is_flushing: bool, fill_ratio: f64, tables: usize) -> Durati
     let of_merges = tables.saturating_sub(TABLES_FROM) as f64 / (TABLES_MAX - TABLES_FROM) as f64;
     DELAY_MAX.mul_f64(of_flush.max(of_merges).clamp(0.0, 1.0))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_waits_the_longer_the_further_compaction_lags_and_never_for_long() {
-        let none = Duration::ZERO;
-        assert_eq!(delay(false, 1.0, TABLES_FROM), none);
-        assert_eq!(delay(true, FULL_FROM, 0), none);
-        assert!(none < delay(true, 0.5, 0) && delay(true, 0.5, 0) < delay(true, 0.9, 0));
-        assert!(none < delay(false, 0.0, TABLES_FROM + 1));
-        assert_eq!(delay(true, 1.0, 0), DELAY_MAX);
-        assert_eq!(delay(false, 0.0, 10 * TABLES_MAX), DELAY_MAX);
-    }
-}

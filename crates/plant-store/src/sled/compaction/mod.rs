@@ -199,7 +199,7 @@ mod tests {
     use crate::sled::health::StoreHealth;
     use crate::sled::health::disk_space::ENOUGH_BYTES;
     use crate::sled::reader::PlantReader;
-    use crate::{EventCursor, EventKind, EventRetention, EventsAfter};
+    use crate::{EventKind, EventRetention};
 
     /// A merge of four memtables takes more than one step.
     const PLANTS_OF_A_MEMTABLE: usize = 1_000;
@@ -219,6 +219,13 @@ mod tests {
         compactor.flush(&memtable, totals).expect("writes");
     }
 
+    fn wait_until(is_reached: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_reached() && begun.elapsed() < Duration::from_secs(60) {
+            thread::yield_now();
+        }
+    }
+
     fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
         let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
         let retention = EventRetention::new(1, Duration::ZERO);
@@ -230,21 +237,6 @@ mod tests {
         let disk_space = DiskSpace::new(free_bytes, file, directory.to_owned(), health);
         let manifest = Manifest::new([0; 16], 7);
         Compactor::new(files, manifest, events, Arc::new(disk_space), Arc::default())
-    }
-
-    #[test]
-    fn a_lost_cursor_is_refused_also_if_it_is_the_one_before_the_oldest_kept_event() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut compactor = compactor(folder.path(), |_| Some(u64::MAX));
-        (0..2).for_each(|_| flush_next(&mut compactor));
-        // Only this event is kept. The one before has the same time.
-        let EventCursor { revision, log } = compactor.events.newest();
-        let is_known = |log| {
-            let cursor = EventCursor { revision: (revision.get() - 1).into(), log };
-            compactor.events.page(EventsAfter::Cursor(cursor), 1).expect("reads").is_some()
-        };
-        assert!(is_known(log));
-        assert!(!is_known(log ^ 1), "a cursor of another time is taken");
     }
 
     #[test]
@@ -275,10 +267,7 @@ mod tests {
         let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
         (0..4).for_each(|_| flush_next(&mut compactor));
         compactor.begin_merge().expect("begins");
-        let begun = Instant::now();
-        while !compactor.merges[0].is_done() && begun.elapsed() < Duration::from_secs(60) {
-            thread::yield_now();
-        }
+        wait_until(|| compactor.merges[0].is_done());
         FREE.store(0, Ordering::Relaxed);
         assert!(!compactor.look_at_merges().expect("abandons"), "the disk is full");
         assert!(compactor.merges.is_empty() && compactor.tree.tables().len() == 4);
@@ -301,10 +290,7 @@ mod tests {
         FREE.store(0, Ordering::Relaxed);
         thread::scope(|scope| {
             let flushing = scope.spawn(|| flush_next(&mut compactor));
-            let begun = Instant::now();
-            while tables() > 8 && begun.elapsed() < Duration::from_secs(60) {
-                thread::yield_now();
-            }
+            wait_until(|| tables() == 8);
             let (left, is_waiting) = (tables(), !flushing.is_finished());
             // The end of the scope waits for the flush, also when an assertion fails.
             FREE.store(u64::MAX, Ordering::Relaxed);

@@ -245,22 +245,4 @@ mod tests {
             assert_eq!(page(&after, sequence), sequence <= 5, "{sequence}");
         }
     }
-
-    #[test]
-    fn a_page_ends_with_the_limit_and_says_where_the_next_one_begins() {
-        let log = log_of(1..=10, EventRetention::default());
-        // The event with number n is from second n.
-        let cursor = |sequence: u64| log.cursor(sequence, sequence * 1000);
-        let after = |revision: u64| EventsAfter::Cursor(cursor(revision));
-        for (revision, limit, last) in [(0, 3, 3), (3, 7, 10), (3, 100, 10), (10, 5, 10), (4, 0, 4)]
-        {
-            let page = log.page(after(revision), limit).expect("reads").expect("they are kept");
-            let sequences: Vec<u64> =
-                page.events.iter().map(|event| event.revision().get()).collect();
-            assert_eq!(sequences, (revision + 1..=last).collect::<Vec<_>>());
-            assert_eq!(page.next, cursor(last));
-            let times = page.events.iter().map(|event| to_millis(event.at) / 1000);
-            assert!(times.eq(sequences));
-        }
-    }
 }

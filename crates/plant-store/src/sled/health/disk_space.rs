@@ -190,11 +190,6 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_does_not_say_how_much_is_free_is_not_full() {
-        assert!(!room(|_| None).is_full());
-    }
-
-    #[test]
     fn a_wait_for_room_ends_when_there_is_room_or_when_the_store_fails() {
         static FREE: AtomicU64 = AtomicU64::new(0);
         let room = room(|_| Some(FREE.load(Ordering::Relaxed)));

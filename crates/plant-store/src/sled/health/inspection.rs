@@ -230,7 +230,7 @@ impl Found {
     }
 }
 
-/// Copies the files in a folder and in the folders in it into a folder.
+/// Copies the files in a folder and in the folders in it into a folder, which is made if it is missing.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

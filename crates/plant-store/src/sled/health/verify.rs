@@ -236,7 +236,7 @@ fn index_is_right(table: &Arc<Table>, progress: &Progress<'_>) -> anyhow::Result
     let mut built = IndexBuilder::default();
     let mut found = Arc::clone(table).entries(Map::Search, &[]);
     let mut plant_entries = 0;
-    let mut blocks = table.blocks_after(Map::Plants, None)?;
+    let mut blocks = table.blocks(Map::Plants)?;
     while let Some((_, block)) = blocks.next()? {
         let (mut block, mut is_first) = (BlockCursor::new(block), true);
         while block.advance()? {

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use fixedbitset::FixedBitSet;
 use plant_domain::{PlantFilter, PlantId};
 
 use super::builder::{BLOCKS_OF_A_PAGE, Chunk};
 use super::index_keys;
-use super::postings::BlockSet;
+use super::postings;
 use super::term::Terms;
 use crate::format::whole;
 use crate::record::PlantRecord;
@@ -37,7 +38,7 @@ pub(super) struct TableSearch {
     /// The number of the next chunk.
     next_chunk: usize,
     /// The blocks of the chunk before [`Self::next_chunk`] that may have a match.
-    candidates: BlockSet,
+    candidates: FixedBitSet,
     /// The next of these.
     next: Option<Candidate>,
     /// The entry with first plants that was read last: chunk, page and value.
@@ -77,7 +78,7 @@ impl TableSearch {
             chunks,
             first_chunk,
             next_chunk: first_chunk,
-            candidates: BlockSet::none(0),
+            candidates: FixedBitSet::new(),
             next: None,
             page: None,
             from,
@@ -117,7 +118,7 @@ impl TableSearch {
                 if chunk == self.first_chunk { (self.first_block(chunk)?, 0) } else { (0, work) }
             }
         };
-        let next = self.candidates.next_from(first);
+        let next = (first..self.candidates.len()).find(|block| self.candidates.contains(*block));
         let chunk = self.next_chunk - 1;
         self.next = match next {
             Some(block) => Some(Candidate { block, first_plant: self.first_plant(chunk, block)? }),
@@ -179,24 +180,25 @@ impl TableSearch {
     fn read_candidates(&mut self, chunk: usize, terms: &Terms) -> anyhow::Result<usize> {
         let blocks = self.chunks[chunk].blocks as usize;
         let mut work = 0;
-        self.candidates = BlockSet::all(blocks);
+        self.candidates = FixedBitSet::with_capacity(blocks);
+        self.candidates.insert_range(..);
         for term in &terms.all_of {
-            if self.candidates.len() <= FEW_BLOCKS {
+            if self.candidates.count_ones(..) <= FEW_BLOCKS {
                 return Ok(work);
             }
-            let mut with_term = BlockSet::none(blocks);
+            let mut with_term = FixedBitSet::with_capacity(blocks);
             work += LOOKUP_WORK;
             let key = index_keys::postings(chunk, term)?;
             if let Some(postings) = self.table.get(Map::Search, &key)?.flatten() {
-                with_term.insert(&postings)?;
+                postings::insert(&mut with_term, &postings)?;
             }
-            self.candidates.intersect(&with_term);
+            self.candidates.intersect_with(&with_term);
         }
         let Some(range) = &terms.one_of else { return Ok(work) };
-        if !terms.all_of.is_empty() && self.candidates.len() <= SOME_BLOCKS {
+        if !terms.all_of.is_empty() && self.candidates.count_ones(..) <= SOME_BLOCKS {
             return Ok(work);
         }
-        let mut with_one = BlockSet::none(blocks);
+        let mut with_one = FixedBitSet::with_capacity(blocks);
         let begin = index_keys::postings(chunk, &range.start)?;
         let end = index_keys::postings(chunk, &range.end)?;
         let mut entries = Arc::clone(&self.table).entries(Map::Search, &begin);
@@ -205,9 +207,9 @@ impl TableSearch {
             && *key < *end
         {
             work += 1 + postings.len() / BYTES_OF_A_PLANT;
-            with_one.insert(postings)?;
+            postings::insert(&mut with_one, postings)?;
         }
-        self.candidates.intersect(&with_one);
+        self.candidates.intersect_with(&with_one);
         Ok(work)
     }
 }

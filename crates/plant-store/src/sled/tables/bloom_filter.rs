@@ -62,21 +62,3 @@ const fn bits(hash: u64) -> u64 {
         | (1 << ((hash >> 12) % 64))
         | (1 << ((hash >> 18) % 64))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_added_key_is_contained_and_few_others_are() {
-        const KEYS: usize = 100_000;
-        let mut filter = BloomFilter::with_room_for(KEYS);
-        let keys = |from: u64| (from..).take(KEYS).map(u64::to_be_bytes);
-        keys(0).for_each(|key| filter.add(&key));
-        let bytes: Vec<u8> = filter.pieces(1000).flatten().collect();
-        let filter = BloomFilter::from_bytes(&bytes).expect("its bytes");
-        assert!(keys(0).all(|key| filter.may_contain(&key)));
-        let others = keys(1_000_000).filter(|key| filter.may_contain(key)).count();
-        assert!(others < KEYS / 50, "{others} of {KEYS} were false positives");
-    }
-}

@@ -82,7 +82,7 @@ pub(super) struct Database {
 
 /// The blocks of a map from one on; by default, none.
 #[derive(Default)]
-pub(super) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
+pub(crate) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
 
 /// How often a block that was read alone is touched. More touches keep less memory, and each takes about 0.4 µs.
 const TOUCHES: u32 = 4;
@@ -239,7 +239,7 @@ impl Drop for Database {
 
 impl Blocks {
     /// The next block, behind its first key.
-    pub(super) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
+    pub(crate) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
         let Some((map, blocks)) = &mut self.0 else { return Ok(None) };
         let next = guard(|| {
             let next = blocks.next().transpose()?;

@@ -100,15 +100,9 @@ impl Table {
         Ok(found.map(|(_, block)| BlockCursor::new(block)))
     }
 
-    /// The blocks of a map behind the one with this first key, or all of them.
-    pub(crate) fn blocks_after(
-        &self,
-        map: Map,
-        first_key: Option<&[u8]>,
-    ) -> anyhow::Result<TableBlocks<'_>> {
-        // No key is between a key and the same key with a zero behind.
-        let from = first_key.map_or_else(Vec::new, |first_key| [first_key, &[0]].concat());
-        Ok(TableBlocks { table: self, map, blocks: self.database.blocks_from(map, &from)? })
+    /// The blocks of a map.
+    pub(crate) fn blocks(&self, map: Map) -> anyhow::Result<Blocks> {
+        self.database.blocks_from(map, &[])
     }
 
     /// Compares all blocks and the filter with the summary. Calls `advances` after each block.
@@ -125,48 +119,29 @@ impl Table {
     /// The blocks behind an unreadable one that begins at a key or before. Finds the first one whose page can be read, by
     /// ever longer steps and then a binary search between the last two steps.
     pub(super) fn readable_after(&self, map: Map, key: &[u8]) -> anyhow::Result<Blocks> {
-        let is_readable =
-            |number: u64| self.database.blocks_from(map, &number.to_be_bytes())?.next().map(drop);
-        let mut low = prefix(key);
+        let is_readable = |number: u64| {
+            let blocks = self.database.blocks_from(map, &number.to_be_bytes());
+            blocks.and_then(|mut blocks| blocks.next()).is_ok()
+        };
+        let (mut low, mut step) = (prefix(key), 1_u64);
         let mut high = loop {
-            let begin = low;
-            let mut probes = (0..u64::BITS).map_while(|bits| begin.checked_add(1 << bits));
-            let found = probes.find(|probe| {
-                let is_found = is_readable(*probe).is_ok();
-                low = if is_found { low } else { *probe };
-                is_found
-            });
-            match found {
-                Some(high) => break high,
+            match low.checked_add(step) {
+                Some(probe) if is_readable(probe) => break probe,
+                Some(probe) => (low, step) = (probe, step.saturating_mul(2)),
                 // There is no greater key.
-                None if low == begin => return Ok(Blocks::default()),
-                None => {}
+                None if step == 1 => return Ok(Blocks::default()),
+                None => step = 1,
             }
         };
         while high - low > 1 {
             let middle = low.midpoint(high);
-            if is_readable(middle).is_ok() {
+            if is_readable(middle) {
                 high = middle;
             } else {
                 low = middle;
             }
         }
         self.database.blocks_from(map, &high.to_be_bytes())
-    }
-}
-
-/// The blocks of a map of a table.
-#[derive(Debug)]
-pub(crate) struct TableBlocks<'a> {
-    table: &'a Table,
-    map: Map,
-    blocks: Blocks,
-}
-
-impl TableBlocks<'_> {
-    /// The first key of the next block, and the block.
-    pub(crate) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
-        self.blocks.next().map_err(|error| self.table.unreadable(error, self.map, &[]))
     }
 }
 

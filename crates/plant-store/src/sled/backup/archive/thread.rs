@@ -17,7 +17,7 @@ use prometheus::core::Collector as _;
 
 use crate::StoreFailure;
 use crate::metrics::{MetricFamily, counter, gauge};
-use crate::sled::backup::archive::writer::{ArchiveWriter, LogAtOpen};
+use crate::sled::backup::archive::writer::ArchiveWriter;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::payload_of;
 
@@ -87,7 +87,8 @@ impl Archiver {
         totals: Totals,
         groups: &[ChangeGroup],
     ) -> anyhow::Result<Arc<Self>> {
-        let log = LogAtOpen::new(event_log, totals, groups);
+        let marks = groups.iter().map(ChangeGroup::totals_before).chain([totals]);
+        let marks: Vec<_> = marks.collect();
         let archiver = Arc::new(Self {
             directory,
             queue: Mutex::default(),
@@ -108,7 +109,7 @@ impl Archiver {
         let of_thread = Arc::clone(&archiver);
         thread::Builder::new()
             .name("plant-archive".to_owned())
-            .spawn(move || of_thread.run(&log))
+            .spawn(move || of_thread.run(event_log, &marks))
             .context("cannot start the thread of the archive")?;
         // The first write may overwrite the segment that has these groups.
         archiver.wait_until_archived(totals.last_sequence);
@@ -213,8 +214,8 @@ impl Archiver {
     }
 
     /// Writes pieces until there will be no more.
-    fn run(&self, log: &LogAtOpen) {
-        let open = || ArchiveWriter::open(&self.directory, log);
+    fn run(&self, event_log: u32, marks: &[Totals]) {
+        let open = || ArchiveWriter::open(&self.directory, event_log, marks);
         let Some((mut writer, lost)) = self.until_it_succeeds(open) else { return };
         if let Some((first, last)) = lost {
             self.note_lost(first, last, true);

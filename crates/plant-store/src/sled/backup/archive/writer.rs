@@ -8,32 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use crate::sled::backup::archive::{PieceName, pieces, read_piece, write_piece};
-use crate::sled::commit::change::{ChangeGroup, Totals};
+use crate::sled::commit::change::Totals;
 use crate::sled::open::{lock, sync_names};
-
-/// What the log of a store was when the store opened.
-#[derive(Debug)]
-pub(crate) struct LogAtOpen {
-    /// The name of the log of events.
-    pub(crate) event_log: u32,
-    /// The totals before each of the newest groups in the write-ahead log, and after the last one. An archive is of the same
-    /// history if its newest change leads to one of them.
-    marks: Vec<Totals>,
-}
-
-impl LogAtOpen {
-    /// The log whose changes add up to `totals`, and whose newest groups are these.
-    pub(crate) fn new(event_log: u32, totals: Totals, groups: &[ChangeGroup]) -> Self {
-        let marks = groups.iter().map(ChangeGroup::totals_before).chain([totals]);
-        Self { event_log, marks: marks.collect() }
-    }
-
-    /// The numbers of the first and the last mark.
-    fn known(&self) -> (u64, u64) {
-        let sequence = |mark: Option<&Totals>| mark.map_or(0, |mark| mark.last_sequence);
-        (sequence(self.marks.first()), sequence(self.marks.last()))
-    }
-}
 
 pub(crate) struct ArchiveWriter {
     directory: PathBuf,
@@ -44,11 +20,14 @@ pub(crate) struct ArchiveWriter {
 }
 
 impl ArchiveWriter {
-    /// Opens an archive for the log of a store, and makes a missing one. Fails if the archive has another history of this
-    /// log. Returns also the changes that the archive lacks and the store does not have in its write-ahead log any more.
+    /// Opens an archive for the log of a store, and makes a missing one. `marks` are the totals before each of the newest
+    /// groups in the write-ahead log, and after the last one: an archive is of the same history if its newest change leads
+    /// to one of them, and otherwise an error. Returns also the changes that the archive lacks and the store does not have
+    /// in its write-ahead log any more.
     pub(crate) fn open(
         directory: &Path,
-        log: &LogAtOpen,
+        event_log: u32,
+        marks: &[Totals],
     ) -> anyhow::Result<(Self, Option<(u64, u64)>)> {
         match DirBuilder::new().mode(0o700).create(directory) {
             Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
@@ -57,13 +36,13 @@ impl ArchiveWriter {
             }
             _ => {}
         }
-        let event_log = log.event_log;
         let lock = lock(&directory.join(format!("{event_log:08x}.lock")))?;
         // A kill may have come between the rename of a piece and the sync of its name.
         sync_names(directory)?;
         let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
         let mut writer = Self { directory: directory.to_owned(), event_log, newest, _lock: lock };
-        let (first_known, last_known) = log.known();
+        let [first_known, last_known] =
+            [marks.first(), marks.last()].map(|mark| mark.map_or(0, |mark| mark.last_sequence));
         let Some(newest) = newest else {
             if first_known == last_known {
                 // Without this piece, a restore of a backup without later changes would find none of its log.
@@ -75,7 +54,7 @@ impl ArchiveWriter {
         if archived < first_known {
             return Ok((writer, Some((archived + 1, first_known))));
         }
-        let mark = log.marks.iter().find(|mark| mark.last_sequence == archived);
+        let mark = marks.iter().find(|mark| mark.last_sequence == archived);
         let is_same_history = match (mark, read_piece(directory, newest)?.last()) {
             (Some(mark), Some(group)) => {
                 let after = group.totals_before().after(group)?;
