@@ -26,11 +26,17 @@ fn block(bytes: &[u8]) {
     assert_eq!(internal::block(&block).expect("it was written"), entries);
 }
 
-/// The first byte is the length of the head; the frames follow it.
+/// The first byte is the length of the head. Blocks follow the head, each behind the number of its map and its length.
 fn backup(input: &[u8]) {
     let Some((head_bytes, rest)) = input.split_first() else { return };
-    let (head, frames) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
-    drop(internal::backup(head, frames));
+    let (head, mut rest) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
+    let mut blocks = Vec::new();
+    while let [map, block_bytes, more @ ..] = rest {
+        let (block, more) = more.split_at(more.len().min(usize::from(*block_bytes)));
+        blocks.push((*map, block));
+        rest = more;
+    }
+    drop(internal::backup(head, &blocks));
 }
 
 fn manifest(content: &[u8]) {

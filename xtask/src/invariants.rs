@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use cargo_metadata::Metadata;
@@ -25,6 +25,10 @@ const LAYERS: [(&str, &str); 5] = [
 /// The document that names tests as evidence, and the folder of those tests.
 const SECURITY: &str = "docs/security.md";
 const TESTS: &str = "tests/tests";
+
+/// The one file that names the sled crate, because it guards each call, and the folder of all that could.
+const SLED: &str = "tables/database.rs";
+const STORE: &str = "crates/plant-store/src";
 
 /// All violations, each a sentence that says what to do.
 pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
@@ -51,6 +55,14 @@ pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
         if !manifest.contains("[lints]\nworkspace = true\n") {
             violations
                 .push(format!("{}: inherit the lints of the workspace", package.manifest_path));
+        }
+    }
+    for file in files_below(&root.join(STORE))? {
+        let text = read(&file)?.replace("crate::sled::", "").replace("self::sled::", "");
+        let names_sled = text.contains("::sled::") || text.contains("use sled::");
+        if names_sled && !file.ends_with(SLED) {
+            let file = file.display();
+            violations.push(format!("{file} calls sled: {SLED} alone does, behind its guards"));
         }
     }
     let tests = test_names(&root.join(TESTS))?;
@@ -84,20 +96,28 @@ fn named_tests(document: &str) -> impl Iterator<Item = &str> {
 /// The tests in a folder and the folders in it, each as `file::test`.
 fn test_names(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
+    for path in files_below(folder)? {
+        let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for marked in read(&path)?.split("#[test]\n").skip(1) {
+            let name = marked.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+            names.extend(name.map(|(name, _)| format!("{file}::{name}")));
+        }
+    }
+    Ok(names)
+}
+
+fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()));
     for entry in entries? {
         let path = entry?.path();
         if path.is_dir() {
-            names.extend(test_names(&path)?);
+            files.extend(files_below(&path)?);
         } else {
-            let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            for marked in read(&path)?.split("#[test]\n").skip(1) {
-                let name = marked.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
-                names.extend(name.map(|(name, _)| format!("{file}::{name}")));
-            }
+            files.push(path);
         }
     }
-    Ok(names)
+    Ok(files)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

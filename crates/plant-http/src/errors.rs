@@ -122,9 +122,9 @@ errors! {
         "correct the header that the message names; send an `ETag` back unchanged";
         || "the Host header must be a host and maybe a port, or empty".to_owned();
     OldVersion = 1008, UPGRADE_REQUIRED, Upgrade;
-        "an export was requested over HTTP/1.0, where an answer that is cut off looks whole";
+        "an export or a backup was requested over HTTP/1.0, where an answer that is cut off looks whole";
         "use HTTP/1.1; if a proxy speaks HTTP/1.0 to the server, configure HTTP/1.1 (`proxy_http_version 1.1` in nginx)";
-        || "an export needs HTTP/1.1, because over HTTP/1.0 an answer that is cut off looks whole; if a proxy speaks \
+        || "this answer needs HTTP/1.1, because over HTTP/1.0 an answer that is cut off looks whole; if a proxy speaks \
             HTTP/1.0 to the server, configure HTTP/1.1 (in nginx: proxy_http_version 1.1)".to_owned();
     NoToken = 2001, UNAUTHORIZED, Challenge(NO_TOKEN_CHALLENGE);
         "the request has no token";

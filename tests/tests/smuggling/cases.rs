@@ -374,6 +374,7 @@ pub(crate) fn all() -> Vec<Case> {
         case("HTTP/1.0", read_line("GET /plants/1 HTTP/1.0"), [Read], OldClosed),
         case("HTTP/1.0 without a host", "GET /plants/1 HTTP/1.0⏎{auth}⏎⏎", [Read], OldClosed),
         kept("HTTP/1.0 that keeps the connection", request("GET /plants/1 HTTP/1.0", "Connection: keep-alive⏎⏎"), Read),
+        kept("a backup of HTTP/1.0", request("GET /backup HTTP/1.0", "Connection: keep-alive⏎⏎"), Error(426, 1008)),
         kept("an export of HTTP/1.0", request("GET /plants/export HTTP/1.0", "Connection: keep-alive⏎⏎"), Error(426, 1008)),
         case("HTTP/1.0 that keeps and closes the connection", request("GET /plants/1 HTTP/1.0", "Connection: keep-alive, close⏎⏎"), [Read], OldClosed),
         bad("HTTP/1.2", read_line("GET /plants/1 HTTP/1.2")),

@@ -1,6 +1,7 @@
 //! The extractors of handlers: a handler's signature shows what it needs from a request.
 
 pub(crate) mod body;
+pub(crate) mod chunked;
 pub(crate) mod client_presence;
 pub(crate) mod entity_tag;
 pub(crate) mod event_request;

@@ -12,8 +12,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Failure;
+use crate::extract::chunked::Chunked;
 use crate::extract::head::Head;
-use crate::extract::query::NoQuery;
 use crate::handlers::Repository;
 use crate::middleware::context::RequestContext;
 
@@ -27,7 +27,7 @@ const BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
 pub(crate) async fn backup(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    Head(NoQuery): Head<NoQuery>,
+    Head(Chunked): Head<Chunked>,
 ) -> Result<HttpResponse, Failure> {
     let backup = repository.backup().await?;
     let transfer = Transfer { backup, context: context.into_inner(), next_at: Instant::now() };

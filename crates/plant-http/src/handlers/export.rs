@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
+use actix_http::Method;
 use actix_http::header;
-use actix_http::{Method, Version};
 use actix_web::web::{Bytes, ReqData};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
@@ -12,9 +12,9 @@ use plant_domain::PlantFilter;
 use plant_store::PageRequest;
 use tokio::task::yield_now;
 
-use crate::errors::{ErrorNumber, Failure};
+use crate::errors::Failure;
+use crate::extract::chunked::Chunked;
 use crate::extract::head::{FromHead, Head};
-use crate::extract::query::NoQuery;
 use crate::extract::transfer_format::TransferFormat;
 use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
@@ -57,17 +57,12 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// The format of the answer to a request that may have one: without a query, and not over HTTP/1.0. That version has
-/// no chunks: the body ends with the connection (RFC 9112, section 6.3), so that a truncated export would look
-/// complete.
+/// The format of the answer.
 pub(crate) struct ExportFormat(TransferFormat);
 
 impl FromHead for ExportFormat {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
-        if request.version() < Version::HTTP_11 {
-            return Err(ErrorNumber::OldVersion.into());
-        }
-        NoQuery::read(request)?;
+        Chunked::read(request)?;
         Ok(Self(TransferFormat::of_answer(request)))
     }
 }

@@ -51,10 +51,11 @@ pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
     Ok(block.take().1)
 }
 
-/// How many plants a backup has with this head and these frames. The backup gets the right checksums of its head and its end.
-pub fn backup(head: &[u8], frames: &[u8]) -> anyhow::Result<u64> {
+/// How many plants a backup has with this head and these blocks, each behind the number of its map. The backup gets the right
+/// checksums and its end.
+pub fn backup(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<u64> {
     let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(&super::backup::sealed(head, frames)?)?;
+    file.write_all(&super::backup::sealed(head, blocks)?)?;
     let backup = BackupFile::open(file.path())?;
     Ok(backup.verify(&|_| ())?.plants)
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::format::{Format, OtherFormat};
 use crate::sled::commit::change::Totals;
 use crate::sled::commit::write_ahead_log::Salts;
-use crate::sled::keys::MAX_SEQUENCE;
 use crate::sled::sealed::Seal;
 use crate::sled::tables::TableMetadata;
 
@@ -63,11 +62,7 @@ impl Manifest {
 
     pub(crate) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
         let manifest: Self = FORMAT.decode(content)?;
-        let Totals { last_sequence, stored_from, .. } = manifest.totals;
-        ensure!(
-            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
-            "its events are kept from number {stored_from} on, and the last is {last_sequence}"
-        );
+        manifest.totals.check()?;
         Ok(manifest)
     }
 }

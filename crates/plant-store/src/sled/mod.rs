@@ -2,7 +2,7 @@
 //!
 //! The commit thread owns every write ([`commit`]): it appends each group of writes to the [write-ahead
 //! log](commit::write_ahead_log) and then shows the group in the [`memtable`]. A second thread writes full memtables as
-//! [`tables`], each a sled database of its own, and merges tables of similar size ([`compaction`]). `docs/storage.md` has the
+//! [`tables`], each a sled database of its own, and has tables of similar size merged ([`compaction`]). `docs/storage.md` has the
 //! picture.
 
 mod backup;
@@ -128,16 +128,10 @@ impl SledRepository {
         })?;
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
         let open::Opened { files, manifest, tables, write_ahead_log, to_archive, lock } = opened;
-        let tree = Arc::new(MergeTree::new(tables, manifest.totals));
-        let events = EventLog {
-            tree: Arc::clone(&tree),
-            id: manifest.event_log,
-            retention: config.retention,
-        };
-        let archive = config.archive.clone().map(|archive| {
-            Archiver::start(archive, manifest.event_log, manifest.totals, &to_archive)
-        });
-        let archive = archive.transpose()?;
+        let (event_log, totals) = (manifest.event_log, manifest.totals);
+        let tree = Arc::new(MergeTree::new(tables, totals));
+        let events =
+            EventLog { tree: Arc::clone(&tree), id: event_log, retention: config.retention };
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
         let disk_space =
@@ -153,6 +147,9 @@ impl SledRepository {
         );
         let (compaction, compaction_handle) =
             CompactionThread::start(compactor, Arc::clone(&health))?;
+        let archive = config.archive.clone();
+        let archive = archive.map(|it| Archiver::start(it, event_log, totals, &to_archive));
+        let archive = archive.transpose()?;
         let committer = Committer {
             tree: Arc::clone(&tree),
             write_ahead_log,
@@ -163,7 +160,9 @@ impl SledRepository {
             disk_space: Arc::clone(&disk_space),
             metrics: Arc::clone(&metrics),
         };
-        let mut threads = commit::spawn(committer, messages)?;
+        // Its thread would keep the lock of the archive.
+        let mut threads = commit::spawn(committer, messages)
+            .inspect_err(|_| archive.iter().for_each(|archive| archive.end()))?;
         // Joined last: the compaction thread ends after the commit thread.
         threads.push(compaction_handle);
         Ok(Self {

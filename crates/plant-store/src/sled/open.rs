@@ -90,7 +90,8 @@ pub(crate) fn open_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<
     manifest.tables.iter().map(|named| files.open_table(*named).map(Arc::new)).collect()
 }
 
-/// Reads all files of all tables, so that damage shows now, and not when a plant is asked for.
+/// Reads all files of all tables, so that damage shows now, and not when a plant is asked for. Each table has a thread,
+/// because checksums take a processor.
 fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let spawn =

@@ -74,6 +74,7 @@ impl BackupFile {
         let sealed_head = read(LENGTH, head_bytes)?;
         let head = HEAD_SEAL.open(&sealed_head).and_then(|head| FORMAT.decode(head));
         let head: Head = head.context("its head cannot be used")?;
+        head.totals.check().context("its head cannot be used")?;
 
         let begin = LENGTH + head_bytes;
         let end_bytes = length_at(bytes - LENGTH)?;

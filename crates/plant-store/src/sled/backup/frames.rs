@@ -13,6 +13,9 @@ use crate::sled::tables::{BlockCursor, BlockEntries, BlockSource, Entries, Level
 /// How much of a backup is read at a time, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
+/// A longer block is damage: a block ends with the entry that reaches 1 KiB, and no entry has 60 KiB.
+const BLOCK_MAX_BYTES: u32 = 64 * 1024;
+
 /// What is before each block: the number of its map (1 byte), its length (4 bytes, little-endian) and its checksum (8
 /// bytes, little-endian).
 #[derive(Debug, PartialEq, Eq)]
@@ -25,8 +28,9 @@ pub(super) struct FrameHead {
 impl FrameHead {
     const BYTES: usize = 13;
 
-    pub(super) fn of(map: Map, block: &[u8]) -> anyhow::Result<Self> {
-        let (map, length) = (map as u8, u32::try_from(block.len())?);
+    pub(super) fn of(map: u8, block: &[u8]) -> anyhow::Result<Self> {
+        let length = u32::try_from(block.len())?;
+        ensure!(length <= BLOCK_MAX_BYTES, "a block of {length} bytes is too long");
         Ok(Self { map, length, checksum: xxh3_64_with_seed(block, u64::from(map)) })
     }
 
@@ -122,14 +126,14 @@ impl BlocksOfFile {
         self.input.read_exact(&mut head)?;
         let head = FrameHead::decode(head);
         let end = self.at + (FrameHead::BYTES as u64) + u64::from(head.length);
-        if end > self.frames.end {
+        if end > self.frames.end || head.length > BLOCK_MAX_BYTES {
             return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }
         self.at = end;
         let mut block = vec![0; usize::try_from(head.length)?];
         self.input.read_exact(&mut block)?;
         let map = *Map::COPIED.get(usize::from(head.map)).context("it is of no known map")?;
-        ensure!(FrameHead::of(map, &block)? == head, "its checksum is wrong");
+        ensure!(FrameHead::of(head.map, &block)? == head, "its checksum is wrong");
         Ok((map, block))
     }
 }

@@ -6,9 +6,9 @@
 //! | frames | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, each in a [frame](FrameHead) |
 //! | end | an [`End`], sealed by a checksum, then its length (8 bytes, little-endian) |
 //!
-//! Every key is there once. The search index is left out, because a restore builds it. A backup needs no disk space and no
-//! compaction: levels are merged while they are read, and the tables of a backup stay readable while compaction replaces
-//! them.
+//! Every key is there once. The search index is left out, because a restore builds it. A backup writes nothing and waits for
+//! nothing: levels are merged while they are read. Tables that compaction replaces stay readable, and keep their room, until
+//! the backup ends.
 
 pub(crate) mod archive;
 pub(crate) mod file;
@@ -92,13 +92,17 @@ fn with_length(sealed_head: &[u8]) -> Vec<u8> {
     [&(sealed_head.len() as u64).to_le_bytes(), sealed_head].concat()
 }
 
-/// A backup with this head and these frames. The head gets its checksum, and the backup its end.
+/// A backup with this head and these blocks of maps, with right checksums and an end.
 #[cfg(feature = "__internal")]
-pub(crate) fn sealed(head: &[u8], frames: &[u8]) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn sealed(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<Vec<u8>> {
     let Head { totals, .. } = FORMAT.decode(head)?;
     let head = HEAD_SEAL.seal(head);
+    let mut frames = Vec::new();
+    for (map, block) in blocks {
+        frames.extend([&FrameHead::of(*map, block)?.encode(), *block].concat());
+    }
     let end = End::of(&totals, &head, frames.len() as u64).sealed()?;
-    Ok([&with_length(&head), frames, &end].concat())
+    Ok([with_length(&head), frames, end].concat())
 }
 
 /// A backup of a repository in one moment, as the bytes of a file. While it exists, the repository makes no other one.
@@ -190,7 +194,7 @@ impl Frames {
     fn end_block(&mut self) -> anyhow::Result<()> {
         if !self.block.is_empty() {
             let (_, block) = self.block.take();
-            self.bytes.extend_from_slice(&FrameHead::of(self.map, &block)?.encode());
+            self.bytes.extend_from_slice(&FrameHead::of(self.map as u8, &block)?.encode());
             self.bytes.extend_from_slice(&block);
         }
         Ok(())

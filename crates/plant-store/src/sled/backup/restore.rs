@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
@@ -19,8 +20,8 @@ use crate::EventRetention;
 use crate::event::to_millis;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::{self, WriteAheadLog, payload_of};
-use crate::sled::compaction::Compactor;
 use crate::sled::compaction::merge::MergedEntries;
+use crate::sled::compaction::{Compactor, MERGE_LOOK_INTERVAL};
 use crate::sled::config::DEFAULT_CHANGES_IN_MEMORY;
 use crate::sled::events::EventLog;
 use crate::sled::files::Files;
@@ -110,10 +111,8 @@ impl BackupFile {
         let table = files.create_table(number, plants, files.advances());
         let mut table = table.map_err(RestoreError::unusable)?;
         let mut entries = MergedEntries::new(self.levels(), true, totals.stored_from);
-        let mut copied = 0;
         while entries.take(COPIED_AT_A_TIME, &mut table).map_err(RestoreError::damaged)? {
-            copied += COPIED_AT_A_TIME;
-            progress((copied as f64 / plants.max(1) as f64).min(1.0));
+            progress((table.plant_entries as f64 / plants.max(1) as f64).min(1.0));
         }
         let open = || {
             let metadata = files.seal(table.finish((1, totals.last_sequence))?, number)?;
@@ -163,7 +162,9 @@ impl Restoring {
     fn flush(&mut self) -> anyhow::Result<()> {
         let (memtable, totals) = self.compactor.tree.freeze()?;
         self.compactor.flush(&memtable, totals)?;
-        while self.compactor.look_at_merges()? {}
+        while self.compactor.look_at_merges()? {
+            thread::sleep(MERGE_LOOK_INTERVAL);
+        }
         Ok(())
     }
 

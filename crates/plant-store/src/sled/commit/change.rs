@@ -39,6 +39,16 @@ impl Default for Totals {
 }
 
 impl Totals {
+    /// Fails when no store gets to these sequence numbers.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let Self { last_sequence, stored_from, .. } = *self;
+        ensure!(
+            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
+            "its events are kept from number {stored_from} on, and the last is {last_sequence}"
+        );
+        Ok(())
+    }
+
     pub(crate) fn after(&self, group: &ChangeGroup) -> anyhow::Result<Self> {
         let Self { mut plants, mut digest, stored_from, .. } = *self;
         for change in &group.changes {

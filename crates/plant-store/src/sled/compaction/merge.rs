@@ -110,7 +110,7 @@ impl MergedEntries {
         Self { levels, current: None, maps: Map::COPIED.into_iter(), is_oldest, stored_from }
     }
 
-    /// Hands so many entries on. Returns false after the last one.
+    /// Goes over so many keys, and hands on what is left of them. Returns false after the last one.
     pub(crate) fn take(
         &mut self,
         entries: usize,

@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 
 use super::merge::{MergedEntries, Tables, levels_of};
 use crate::fault;
 use crate::sled::files::Files;
+use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::tables::Table;
 
 /// How many entries a step of a merge takes.
 const ENTRIES_IN_A_STEP: usize = 1024;
 
-/// A merge whose result is not shown to readers yet.
+/// A merge whose result is not shown to readers yet. A drop abandons the merge, and waits for its thread.
 pub(crate) struct MergeUnderWay {
     /// The number of the result.
     pub(crate) number: u64,
     pub(crate) inputs: Tables,
-    thread: JoinHandle<anyhow::Result<Table>>,
+    /// Present until the end.
+    thread: Option<JoinHandle<anyhow::Result<Table>>>,
     is_abandoned: Arc<AtomicBool>,
 }
 
@@ -28,6 +31,7 @@ impl MergeUnderWay {
     /// out.
     pub(crate) fn begin(
         files: Files,
+        metrics: Arc<EngineMetrics>,
         number: u64,
         inputs: Tables,
         is_oldest: bool,
@@ -41,47 +45,58 @@ impl MergeUnderWay {
         let plants = usize::try_from(plants)?;
         let mut entries = MergedEntries::new(levels_of(&inputs), is_oldest, stored_from);
         let is_abandoned = Arc::new(AtomicBool::new(false));
-        let advances = {
-            let (advances, is_abandoned) = (files.advances(), Arc::clone(&is_abandoned));
+        let goes_on = {
+            let is_abandoned = Arc::clone(&is_abandoned);
+            // Not told to the watchdog: a merge that goes on must not hide a memtable that hangs.
             move || {
-                if is_abandoned.load(Ordering::Relaxed) {
-                    bail!("the merge is abandoned");
-                }
-                advances()
+                ensure!(!is_abandoned.load(Ordering::Relaxed), "the merge is abandoned");
+                Ok(())
             }
         };
         let merge = move || {
-            let mut output = files.create_table(number, plants, Arc::new(advances))?;
+            let begun = Instant::now();
+            let mut output = files.create_table(number, plants, Arc::new(goes_on.clone()))?;
             while entries.take(ENTRIES_IN_A_STEP, &mut output)? {
+                goes_on()?;
                 fault::point("after-merge-step");
             }
             let metadata = files.seal(output.finish(sequences)?, number)?;
-            files.open_table(metadata)
+            let table = files.open_table(metadata)?;
+            metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
+            Ok(table)
         };
         let thread = thread::Builder::new().name("plant-merge".to_owned()).spawn(merge);
-        let thread = thread.context("cannot start the thread of a merge")?;
+        let thread = Some(thread.context("cannot start the thread of a merge")?);
         Ok(Self { number, inputs, thread, is_abandoned })
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.thread.is_finished()
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     pub(crate) fn has_input(&self, table: &Table) -> bool {
         self.inputs.iter().any(|input| input.metadata.number == table.metadata.number)
     }
 
-    /// Waits for the end. Returns the inputs, and the sealed result.
-    pub(crate) fn end(self) -> anyhow::Result<(Tables, Table)> {
-        let merged = self.thread.join().unwrap_or_else(|_| Err(anyhow!("a merge panicked")));
-        Ok((self.inputs, merged.context("merging tables")?))
+    /// Lets the thread end soon, without its result.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the merge without its result.
-    pub(crate) fn abandon(self) {
-        self.is_abandoned.store(true, Ordering::Relaxed);
-        if self.thread.join().is_err() {
-            log::error!("a thread of the store panicked");
+    /// Waits for the end. Returns the sealed result; `None` if the merge was abandoned before.
+    pub(crate) fn end(&mut self) -> anyhow::Result<Option<Table>> {
+        let thread = self.thread.take().context("a merge ends twice")?;
+        match thread.join().unwrap_or_else(|_| Err(anyhow!("a merge panicked"))) {
+            Err(_) if self.is_abandoned.load(Ordering::Relaxed) => Ok(None),
+            merged => merged.map(Some).context("merging tables"),
         }
+    }
+}
+
+impl Drop for MergeUnderWay {
+    fn drop(&mut self) {
+        self.abandon();
+        // A thread that still merged would write to a folder that the next open in this process uses.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }

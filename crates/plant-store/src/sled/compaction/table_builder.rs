@@ -11,7 +11,7 @@ use crate::sled::tables::{EntrySink, Map};
 pub(crate) struct TableBuilder {
     table: TableWriter,
     index: IndexBuilder,
-    plant_entries: u64,
+    pub(crate) plant_entries: u64,
 }
 
 impl TableBuilder {

@@ -5,13 +5,13 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, anyhow};
 
 use crate::sled::commit::change::Totals;
-use crate::sled::compaction::Compactor;
+use crate::sled::compaction::{Compactor, MERGE_LOOK_INTERVAL};
 use crate::sled::health::disk_space::DiskSpace;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
 use crate::sled::memtable::Memtable;
@@ -50,8 +50,10 @@ impl CompactionThread {
                     }
                 };
                 note(ended);
-                // A thread that still merged would write to a folder that the next open removes.
-                note(compactor.abandon_merges());
+                // The commit thread waits for no report any more. The end of a merge may take long on a bad disk.
+                drop((ordered, report));
+                let ended = panic::catch_unwind(AssertUnwindSafe(|| compactor.end()));
+                note(ended.unwrap_or_else(|_| Err(anyhow!("it panicked"))));
             })
             .context("cannot start the compaction thread")?;
         Ok((Self { orders, reports, is_flushing: false }, thread))
@@ -94,23 +96,16 @@ fn run(
     loop {
         let is_merging = compactor.look_at_merges()?;
         health.compaction_advances();
-        let order = if is_merging {
-            orders.try_recv()
-        } else {
-            orders.recv_timeout(LOOK_INTERVAL).map_err(|error| match error {
-                RecvTimeoutError::Timeout => TryRecvError::Empty,
-                RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
-            })
-        };
-        match order {
+        let patience = if is_merging { MERGE_LOOK_INTERVAL } else { LOOK_INTERVAL };
+        match orders.recv_timeout(patience) {
             Ok((memtable, totals)) => {
                 compactor.flush(&memtable, totals)?;
                 if report.send(()).is_err() {
                     return Ok(());
                 }
             }
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
 }

@@ -96,7 +96,7 @@ impl DiskSpace {
                  refused: make room"
             );
         }
-        // DiskSpace that varies around the limit must not flood the log.
+        // Room that varies around the limit must not flood the log.
         let warned_before = self.has_warned.load(Ordering::Relaxed) && free_bytes < 2 * LOW_BYTES;
         self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
@@ -106,17 +106,11 @@ impl DiskSpace {
         (self.free_bytes)(&self.lock).is_none_or(|free| free >= bytes.saturating_add(ENOUGH_BYTES))
     }
 
-    /// Measures the free space, and waits while the disk is full, which may take days. A failure of the store ends the
-    /// wait with an error.
-    pub(crate) fn wait(&self) -> io::Result<()> {
-        loop {
-            self.look();
-            if !self.is_full() {
-                return Ok(());
-            }
-            self.health.check().map_err(io::Error::other)?;
-            thread::sleep(LOOK_INTERVAL);
-        }
+    /// Waits a little, until the next look at a full disk. Fails when the store has failed.
+    pub(crate) fn pause(&self) -> io::Result<()> {
+        self.health.check().map_err(io::Error::other)?;
+        thread::sleep(LOOK_INTERVAL);
+        Ok(())
     }
 }
 
@@ -129,8 +123,6 @@ pub(crate) fn free_bytes(file: &File) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
-
     use super::*;
     use crate::record::PlantRecord;
     use crate::sled::commit::write_ahead_log::SEGMENT_BYTES;
@@ -187,20 +179,5 @@ mod tests {
             room.look();
             assert_eq!(room.is_full(), is_full, "{free_bytes} bytes are free");
         }
-    }
-
-    #[test]
-    fn a_wait_for_room_ends_when_there_is_room_or_when_the_store_fails() {
-        static FREE: AtomicU64 = AtomicU64::new(0);
-        let room = room(|_| Some(FREE.load(Ordering::Relaxed)));
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| room.wait());
-            assert!(!waiting.is_finished());
-            FREE.store(u64::MAX, Ordering::Relaxed);
-            waiting.join().expect("no panic").expect("there is room");
-        });
-        FREE.store(0, Ordering::Relaxed);
-        room.health.fail(anyhow!("for another reason"));
-        assert!(room.wait().is_err());
     }
 }

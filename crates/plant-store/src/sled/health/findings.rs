@@ -49,7 +49,11 @@ impl Findings {
             _ if !is_about_content(&error) => return Err(error),
             Self::Refuse => return Err(error),
             Self::List { listed, .. } if listed.len() < MAX_LISTED => {
-                listed.push(format!("{error:#}"));
+                let finding = format!("{error:#}");
+                // Several readers of a backup may meet the same damage.
+                if !listed.contains(&finding) {
+                    listed.push(finding);
+                }
             }
             Self::List { unlisted, .. } => *unlisted += 1,
         }

@@ -225,7 +225,9 @@ fn check_index(
             findings.add(format_args!("the search index of table {name} does not match its plants"))
         }
         Err(error) if is_about_content(&error) => {
-            let error = error.context(format!("the search index of table {name} cannot be read"));
+            let error = error.context(format!(
+                "the search index of table {name} cannot be compared with its plants"
+            ));
             findings.value_of::<()>(Err(error)).map(drop)
         }
         Err(error) => Err(error),

@@ -37,10 +37,10 @@ pub(super) struct TableSearch {
     first_chunk: usize,
     /// The number of the next chunk.
     next_chunk: usize,
-    /// The blocks of the chunk before [`Self::next_chunk`] that may have a match.
-    candidates: FixedBitSet,
-    /// The next of these.
-    next: Option<Candidate>,
+    /// The blocks of the chunk before [`Self::next_chunk`] that may have a match, from the next one on.
+    candidates: VecDeque<usize>,
+    /// The first plant of the block before these, which is the next one to read.
+    next: Option<PlantId>,
     /// The entry with first plants that was read last: chunk, page and value.
     page: Option<(usize, usize, Arc<[u8]>)>,
     /// The least id that can come next.
@@ -58,13 +58,6 @@ pub(super) struct Upcoming {
     is_match: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    /// The number of the block in its chunk.
-    block: usize,
-    first_plant: PlantId,
-}
-
 impl TableSearch {
     /// A search from an id on.
     pub(super) fn new(table: &Arc<Table>, from: PlantId) -> anyhow::Result<Self> {
@@ -78,7 +71,7 @@ impl TableSearch {
             chunks,
             first_chunk,
             next_chunk: first_chunk,
-            candidates: FixedBitSet::new(),
+            candidates: VecDeque::new(),
             next: None,
             page: None,
             from,
@@ -92,7 +85,7 @@ impl TableSearch {
             return Some(Upcoming { id: *id, is_match: true });
         }
         let first_plant = match self.next {
-            Some(candidate) => candidate.first_plant,
+            Some(first_plant) => first_plant,
             None => PlantId::from(self.chunks.get(self.next_chunk)?.first_plant),
         };
         Some(Upcoming { id: first_plant.max(self.from), is_match: false })
@@ -108,20 +101,18 @@ impl TableSearch {
 
     /// Reads the next block, or the index of the next chunk. Returns how much work that was, in plants that are compared.
     pub(super) fn step(&mut self, filter: &PlantFilter, terms: &Terms) -> anyhow::Result<usize> {
-        let (first, work) = match self.next {
-            Some(candidate) => (candidate.block + 1, self.read_block(candidate, filter)?),
+        let work = match self.next {
+            Some(first_plant) => self.read_block(first_plant, filter)?,
             None => {
                 let chunk = self.next_chunk;
                 self.next_chunk += 1;
                 let work = self.read_candidates(chunk, terms)?;
                 // Every page reads the first chunk. If that counted, pages would hardly get further.
-                if chunk == self.first_chunk { (self.first_block(chunk)?, 0) } else { (0, work) }
+                if chunk == self.first_chunk { 0 } else { work }
             }
         };
-        let next = (first..self.candidates.len()).find(|block| self.candidates.contains(*block));
-        let chunk = self.next_chunk - 1;
-        self.next = match next {
-            Some(block) => Some(Candidate { block, first_plant: self.first_plant(chunk, block)? }),
+        self.next = match self.candidates.pop_front() {
+            Some(block) => Some(self.first_plant(self.next_chunk - 1, block)?),
             None => None,
         };
         Ok(work)
@@ -154,8 +145,8 @@ impl TableSearch {
         keys::plant_of(key.context("a search index lacks a block")?)
     }
 
-    fn read_block(&mut self, candidate: Candidate, filter: &PlantFilter) -> anyhow::Result<usize> {
-        let block = self.table.block_of(Map::Plants, &keys::plant_key(candidate.first_plant))?;
+    fn read_block(&mut self, first_plant: PlantId, filter: &PlantFilter) -> anyhow::Result<usize> {
+        let block = self.table.block_of(Map::Plants, &keys::plant_key(first_plant))?;
         let mut block = block.context("a search index names a block that is not there")?;
         let mut work = 0;
         while block.advance()? {
@@ -176,15 +167,23 @@ impl TableSearch {
         Ok(work)
     }
 
-    /// Reads which blocks of a chunk have all the terms.
+    /// Reads which blocks of a chunk may have all the terms, and takes those that the search has not passed.
     fn read_candidates(&mut self, chunk: usize, terms: &Terms) -> anyhow::Result<usize> {
+        let (blocks, work) = self.blocks_with(chunk, terms)?;
+        let first = if chunk == self.first_chunk { self.first_block(chunk)? } else { 0 };
+        self.candidates = blocks.ones().filter(|block| *block >= first).collect();
+        Ok(work)
+    }
+
+    /// The blocks of a chunk that may have all the terms, and how much work finding them was.
+    fn blocks_with(&self, chunk: usize, terms: &Terms) -> anyhow::Result<(FixedBitSet, usize)> {
         let blocks = self.chunks[chunk].blocks as usize;
         let mut work = 0;
-        self.candidates = FixedBitSet::with_capacity(blocks);
-        self.candidates.insert_range(..);
+        let mut candidates = FixedBitSet::with_capacity(blocks);
+        candidates.insert_range(..);
         for term in &terms.all_of {
-            if self.candidates.count_ones(..) <= FEW_BLOCKS {
-                return Ok(work);
+            if candidates.count_ones(..) <= FEW_BLOCKS {
+                return Ok((candidates, work));
             }
             let mut with_term = FixedBitSet::with_capacity(blocks);
             work += LOOKUP_WORK;
@@ -192,11 +191,11 @@ impl TableSearch {
             if let Some(postings) = self.table.get(Map::Search, &key)?.flatten() {
                 postings::insert(&mut with_term, &postings)?;
             }
-            self.candidates.intersect_with(&with_term);
+            candidates.intersect_with(&with_term);
         }
-        let Some(range) = &terms.one_of else { return Ok(work) };
-        if !terms.all_of.is_empty() && self.candidates.count_ones(..) <= SOME_BLOCKS {
-            return Ok(work);
+        let Some(range) = &terms.one_of else { return Ok((candidates, work)) };
+        if !terms.all_of.is_empty() && candidates.count_ones(..) <= SOME_BLOCKS {
+            return Ok((candidates, work));
         }
         let mut with_one = FixedBitSet::with_capacity(blocks);
         let begin = index_keys::postings(chunk, &range.start)?;
@@ -209,7 +208,7 @@ impl TableSearch {
             work += 1 + postings.len() / BYTES_OF_A_PLANT;
             postings::insert(&mut with_one, postings)?;
         }
-        self.candidates.intersect_with(&with_one);
-        Ok(work)
+        candidates.intersect_with(&with_one);
+        Ok((candidates, work))
     }
 }

@@ -11,7 +11,7 @@ const CHARACTER_BITS: u32 = 21;
 /// How many characters a gram has.
 const GRAM_CHARACTERS: usize = 3;
 
-/// A search looks up at most this many grams of a part. Further grams rarely rule out more granules.
+/// A search looks up at most this many grams of a part. Further grams rarely rule out more blocks.
 const MOST_GRAMS: usize = 8;
 
 /// Up to three consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a

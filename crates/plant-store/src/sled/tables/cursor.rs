@@ -16,12 +16,12 @@ impl Level for Table {
 /// The blocks of a map from the one that has a key on.
 #[derive(Debug)]
 struct BlocksOfTable {
+    /// `None` until the first block was looked for. Dropped before the table, whose guard must drop the last handle of sled.
+    blocks: Option<Blocks>,
     table: Arc<Table>,
     map: Map,
     /// The first key of the block read last; at first, the key.
     last_block: SharedBytes,
-    /// `None` until the first block was looked for.
-    blocks: Option<Blocks>,
 }
 
 impl BlocksOfTable {

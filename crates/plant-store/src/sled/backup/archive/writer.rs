@@ -21,8 +21,8 @@ pub(crate) struct ArchiveWriter {
 
 impl ArchiveWriter {
     /// Opens an archive for the log of a store, and makes a missing one. `marks` are the totals before each of the newest
-    /// groups in the write-ahead log, and after the last one: an archive is of the same history if its newest change leads
-    /// to one of them, and otherwise an error. Returns also the changes that the archive lacks and the store does not have
+    /// groups in the write-ahead log, and after the last one. Fails unless the newest change of the archive leads to one of
+    /// them: then the archive has another history. Returns also the changes that the archive lacks and the store does not have
     /// in its write-ahead log any more.
     pub(crate) fn open(
         directory: &Path,
