@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use plant_store::conformance::damage::{edit, plant_key};
-use plantd_tests::{CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, mode, wait_until};
+use plantd_tests::{
+    CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, make_pipe, mode, wait_until,
+};
 
 /// The program refuses to start, and creates no folder.
 #[track_caller]
@@ -242,6 +244,20 @@ fn verify_says_in_one_line_that_everything_agrees_or_lists_what_does_not() {
         ];
         assert_eq!(listed, expected);
         assert!(advice.contains("disagreements: 4") && advice.contains("backup"), "{advice}");
+    }
+}
+
+#[test]
+fn a_pipe_or_a_folder_in_place_of_a_file_of_a_table_is_named_and_holds_nothing_up() {
+    let make_folder = |path: &Path| fs::create_dir(path).expect("a folder can be made");
+    for make in [make_pipe as fn(&Path), make_folder] {
+        let server = folder_to_verify();
+        let file = server.data().join("plants/tables/000000000001/db");
+        fs::remove_file(&file).expect("a file can be removed");
+        make(&file);
+        Launch::new().data(server.data()).assert_refused(IO, &["is no regular file"]);
+        let (listed, _) = output(&["verify"], server.data(), 1);
+        assert!(listed.contains("is no regular file"), "{listed}");
     }
 }
 

@@ -110,9 +110,9 @@ impl BlockSource for BlocksOfFile {
             }
             let mut first = BlockCursor::new(&block[..]);
             let has_entry = first.advance().with_context(place)?;
-            let is_next = self.last_key.as_ref().is_none_or(|last| **last < *first.key());
+            let last_key = self.last_key.replace(first.key().to_vec());
+            let is_next = last_key.is_none_or(|last| *last < *first.key());
             ensure!(has_entry && is_next, "the entries of {} are not in order", place());
-            self.last_key = Some(first.key().to_vec());
             return Ok(Some(block));
         }
         Ok(None)

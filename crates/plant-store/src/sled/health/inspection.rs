@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{iter, thread};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use plant_domain::NewPlant;
 use tempfile::TempDir;
 
@@ -217,20 +217,21 @@ impl Found {
         let copy = copy.context("cannot make a folder for a copy of a table")?;
         copy_folder(&folder, copy.path())
             .with_context(|| format!("cannot copy the table {}", folder.display()))?;
-        let path = copy.path().to_owned();
+        let (path, name) = (copy.path().to_owned(), folder.clone());
         let (report, opened) = mpsc::sync_channel(1);
         // Nothing ends the thread of an open that hangs but the end of the program.
-        thread::spawn(move || drop(report.send(Table::open_damaged(&path, metadata))));
+        thread::spawn(move || drop(report.send(Table::open_damaged(&path, name, metadata))));
         let opened = opened.recv_timeout(OPEN_PATIENCE).context("sled does not come to an end");
-        let table = opened
-            .flatten()
-            .with_context(|| format!("nothing of the table {} can be read", folder.display()))?;
+        // What sled says of its copy is no error of the disk.
+        let table = opened.flatten().map_err(|cause| {
+            anyhow!("nothing of the table {} can be read: {cause:#}", folder.display())
+        })?;
         self.copies.push(copy);
         Ok(Arc::new(table))
     }
 }
 
-/// Copies the files in a folder and in the folders in it into a folder, which is made if it is missing.
+/// Copies the regular files in a folder and in the folders in it into a folder, which is made if it is missing.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -238,7 +239,7 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             copy_folder(&entry.path(), &target)?;
-        } else {
+        } else if fs::metadata(entry.path())?.is_file() {
             std::io::copy(&mut File::open(entry.path())?, &mut File::create(target)?)?;
         }
     }

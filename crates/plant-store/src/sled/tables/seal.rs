@@ -107,8 +107,10 @@ fn checksum_of_files(
     let mut buffer = vec![0; READ_BYTES];
     for path in files_in(folder)? {
         let name = path.strip_prefix(folder)?.as_os_str().as_encoded_bytes();
-        let mut file = File::open(&path)?;
-        let length = file.metadata()?.len();
+        let metadata = fs::metadata(&path)?;
+        // Opening a pipe would wait for its writer.
+        ensure!(metadata.is_file(), "{} is no regular file", path.display());
+        let (mut file, length) = (File::open(&path)?, metadata.len());
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name);
         hash.update(&length.to_le_bytes());

@@ -52,16 +52,20 @@ impl Table {
     }
 
     /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) alone. sled may panic, or
-    /// never return, and it changes the files: give it a copy.
-    pub(crate) fn open_damaged(folder: &Path, metadata: TableMetadata) -> anyhow::Result<Self> {
+    /// never return, and it changes the files: give it a copy. Errors name the folder `name`.
+    pub(crate) fn open_damaged(
+        folder: &Path,
+        name: PathBuf,
+        metadata: TableMetadata,
+    ) -> anyhow::Result<Self> {
         let database = Database::open(folder, FILL_CACHE_BYTES).or_else(|_| {
             // Without these, sled finds the pages by reading all of its log.
             seal::remove_indexes(folder)?;
             Database::open(folder, FILL_CACHE_BYTES)
         })?;
         let summary = database.summary().and_then(|summary| whole(&summary)).unwrap_or_default();
-        let (folder, filter) = (folder.to_owned(), BloomFilter::with_room_for(0));
-        Ok(Self { metadata, summary, folder, filter, database, touches: false })
+        let filter = BloomFilter::with_room_for(0);
+        Ok(Self { metadata, summary, folder: name, filter, database, touches: false })
     }
 
     /// What a map holds.
