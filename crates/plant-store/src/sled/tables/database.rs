@@ -64,7 +64,7 @@ const PADDING_KEY: &str = "padding";
 const PADDING_BYTES: usize = 64 * 1024;
 
 /// The size of a segment of sled's log, in bytes.
-const SEGMENT_BYTES: usize = 512 * 1024;
+pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
 
 #[derive(Debug)]
 struct Trees {

@@ -6,13 +6,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::database::{Database, FILL_CACHE_BYTES, of_disk};
+use super::database::{Database, FILL_CACHE_BYTES, SEGMENT_BYTES, of_disk};
 use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
 
@@ -69,6 +70,41 @@ fn final_files(
         before = after;
     }
     bail!("sled changes it with each open")
+}
+
+/// The last segment of sled's log. When a read fails while sled opens a table, sled takes the segment for torn and zeroes it.
+/// It has only padding, but the checksum of the files covers it.
+pub(super) struct LastSegment {
+    file: File,
+    begin: u64,
+    bytes: Vec<u8>,
+}
+
+impl LastSegment {
+    pub(super) fn read(folder: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(folder.join("db"))?;
+        let begin = file.metadata()?.len().saturating_sub(SEGMENT_BYTES as u64);
+        let bytes = bytes_from(&file, begin)?;
+        Ok(Self { file, begin, bytes })
+    }
+
+    pub(super) fn has_changed(&self) -> io::Result<bool> {
+        Ok(bytes_from(&self.file, self.begin)? != self.bytes)
+    }
+
+    /// Writes the segment as it was. Returns when it is on disk.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        self.file.write_all_at(&self.bytes, self.begin)?;
+        self.file.set_len(self.begin + self.bytes.len() as u64)?;
+        self.file.sync_all()
+    }
+}
+
+fn bytes_from(file: &File, begin: u64) -> io::Result<Vec<u8>> {
+    let length = file.metadata()?.len().saturating_sub(begin);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, begin)?;
+    Ok(bytes)
 }
 
 /// Removes the files of a database that sled can do without, or makes anew.
