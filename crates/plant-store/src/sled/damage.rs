@@ -14,6 +14,7 @@ use crate::sled::health::inspection::copy_folder;
 use crate::sled::keys;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::open_tables;
+use crate::sled::tables::seal::Unsealed;
 use crate::sled::tables::writer::TableWriter;
 use crate::sled::tables::{EntrySink as _, Map};
 
@@ -60,42 +61,42 @@ pub fn edit(directory: &Path, change: impl FnOnce(&mut Content)) {
         }
     }
     let table = table.finish((1, manifest.totals.last_sequence)).expect("writes");
+    replace_tables(&files, manifest, table);
+}
+
+fn replace_tables(files: &Files, manifest: Manifest, table: Unsealed) {
+    let number = manifest.next_table;
     let metadata = files.seal(table, number).expect("seals");
     let manifest = Manifest { next_table: number + 1, tables: vec![metadata], ..manifest };
     files.write_manifest(&manifest).expect("writes");
 }
 
 /// Changes the last postings of the search index of a database with one table.
-pub fn edit_postings(directory: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+pub fn edit_postings(directory: &Path, change: impl Fn(&mut Vec<u8>)) {
     let files = files(directory);
-    let mut manifest = files.read_manifest().expect("a manifest");
+    let manifest = files.read_manifest().expect("a manifest");
     let tables = open_tables(&files, &manifest).expect("whole tables");
-    let (summary, number) = (&tables[0].summary, manifest.next_table);
+    let summary = &tables[0].summary;
     let (folder, advances) = (directory.join("edited"), files.advances());
     let plants = usize::try_from(summary.plant_entries).expect("small");
     let mut edited = TableWriter::create(folder, plants, advances).expect("a table");
-    let mut change = Some(change);
     for map in Map::ALL {
         let mut entries: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         let mut all = Merge::new(&tables, map, &[]);
         while let Some((key, value)) = all.next().expect("reads") {
             entries.push((key.to_vec(), value.map(<[u8]>::to_vec)));
         }
-        // The outline is the last entry of the index.
-        if map == Map::Search
-            && let Some((_, Some(postings))) = entries.iter_mut().nth_back(1)
-            && let Some(change) = change.take()
-        {
-            change(postings);
+        if map == Map::Search {
+            // The outline is the last entry of the index.
+            let (_, postings) = entries.iter_mut().nth_back(1).expect("postings");
+            change(postings.as_mut().expect("a value"));
         }
         for (key, value) in entries {
             edited.add(map, &key, value.as_deref()).expect("writes");
         }
     }
     let edited = edited.finish(summary.sequences, summary.plant_entries).expect("writes");
-    manifest.tables = vec![files.seal(edited, number).expect("seals")];
-    manifest.next_table += 1;
-    files.write_manifest(&manifest).expect("writes");
+    replace_tables(&files, manifest, edited);
 }
 
 fn files(directory: &Path) -> Files {

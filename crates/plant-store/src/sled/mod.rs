@@ -160,7 +160,7 @@ impl SledRepository {
             disk_space: Arc::clone(&disk_space),
             metrics: Arc::clone(&metrics),
         };
-        // Its thread would keep the lock of the archive.
+        // Otherwise the thread of the archive would keep the archive locked.
         let mut threads = commit::spawn(committer, messages)
             .inspect_err(|_| archive.iter().for_each(|archive| archive.end()))?;
         // Joined last: the compaction thread ends after the commit thread.

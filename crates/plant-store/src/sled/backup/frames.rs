@@ -1,4 +1,4 @@
-//! Reads the frames of a backup.
+//! The frames of a backup: a head, and then a block of entries.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -8,7 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::sled::tables::{BlockCursor, BlockEntries, BlockSource, Entries, Level, Map};
+use crate::sled::tables::{
+    BlockBuilder, BlockCursor, BlockEntries, BlockSource, Entries, EntrySink, Level, Map,
+};
 
 /// How much of a backup is read at a time, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -42,6 +44,37 @@ impl FrameHead {
         let [map, a, b, c, d, checksum @ ..] = bytes;
         let length = u32::from_le_bytes([a, b, c, d]);
         Self { map, length, checksum: u64::from_le_bytes(checksum) }
+    }
+}
+
+/// Writes frames.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    pub(super) bytes: Vec<u8>,
+    block: BlockBuilder,
+    /// The map that the block is of.
+    map: Map,
+}
+
+impl Frames {
+    /// Ends the last frame.
+    pub(super) fn end_block(&mut self) -> anyhow::Result<()> {
+        if !self.block.is_empty() {
+            let (_, block) = self.block.take();
+            self.bytes.extend_from_slice(&FrameHead::of(self.map as u8, &block)?.encode());
+            self.bytes.extend_from_slice(&block);
+        }
+        Ok(())
+    }
+}
+
+impl EntrySink for Frames {
+    fn add(&mut self, map: Map, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
+        if map != self.map || self.block.is_complete() {
+            self.end_block()?;
+            self.map = map;
+        }
+        self.block.add(key, value)
     }
 }
 
@@ -98,8 +131,7 @@ impl BlockSource for BlocksOfFile {
                 self.at = self.frames.end;
             }
             let place = || format!("{}, bytes {begin} to {}", self.frames.name, self.at);
-            let read = read.with_context(|| format!("cannot read {}", place()))?;
-            let (map, block) = read;
+            let (map, block) = read.with_context(|| format!("cannot read {}", place()))?;
             if map > self.map {
                 break;
             }
@@ -125,7 +157,7 @@ impl BlocksOfFile {
         let mut head = [0; FrameHead::BYTES];
         self.input.read_exact(&mut head)?;
         let head = FrameHead::decode(head);
-        let end = self.at + (FrameHead::BYTES as u64) + u64::from(head.length);
+        let end = self.at + FrameHead::BYTES as u64 + u64::from(head.length);
         if end > self.frames.end || head.length > BLOCK_MAX_BYTES {
             return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }

@@ -3,7 +3,7 @@
 //! | part | content |
 //! |---|---|
 //! | head | its length (8 bytes, little-endian), then a [`Head`], sealed by a checksum |
-//! | frames | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, each in a [frame](FrameHead) |
+//! | frames | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, each in a [frame](frames) |
 //! | end | an [`End`], sealed by a checksum, then its length (8 bytes, little-endian) |
 //!
 //! Every key is there once. The search index is left out, because a restore builds it. A backup writes nothing and waits for
@@ -25,14 +25,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::frames::FrameHead;
+use self::frames::Frames;
 use crate::StoreFailure;
 use crate::format::Format;
 use crate::sled::commit::change::{Digest, Totals};
 use crate::sled::compaction::merge::{MergedEntries, levels_of};
 use crate::sled::memtable::level::MemoryLevel;
 use crate::sled::sealed::Seal;
-use crate::sled::tables::{BlockBuilder, EntrySink, Level, Map};
+use crate::sled::tables::Level;
 use crate::sled::tree::Snapshot;
 
 /// The lengths of the head and of the end are in this many bytes.
@@ -97,12 +97,12 @@ fn with_length(sealed_head: &[u8]) -> Vec<u8> {
 pub(crate) fn sealed(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<Vec<u8>> {
     let Head { totals, .. } = FORMAT.decode(head)?;
     let head = HEAD_SEAL.seal(head);
-    let mut frames = Vec::new();
+    let mut of_blocks = Vec::new();
     for (map, block) in blocks {
-        frames.extend([&FrameHead::of(*map, block)?.encode(), *block].concat());
+        of_blocks.extend([&frames::FrameHead::of(*map, block)?.encode(), *block].concat());
     }
-    let end = End::of(&totals, &head, frames.len() as u64).sealed()?;
-    Ok([with_length(&head), frames, end].concat())
+    let end = End::of(&totals, &head, of_blocks.len() as u64).sealed()?;
+    Ok([with_length(&head), of_blocks, end].concat())
 }
 
 /// A backup of a repository in one moment, as the bytes of a file. While it exists, the repository makes no other one.
@@ -178,35 +178,5 @@ impl Rest {
         }
         let end = End::of(&self.totals, &self.sealed_head, self.frame_bytes).sealed()?;
         Ok(([head, frames, end].concat(), None))
-    }
-}
-
-/// Writes frames.
-#[derive(Debug, Default)]
-struct Frames {
-    bytes: Vec<u8>,
-    block: BlockBuilder,
-    /// The map that the block is of.
-    map: Map,
-}
-
-impl Frames {
-    fn end_block(&mut self) -> anyhow::Result<()> {
-        if !self.block.is_empty() {
-            let (_, block) = self.block.take();
-            self.bytes.extend_from_slice(&FrameHead::of(self.map as u8, &block)?.encode());
-            self.bytes.extend_from_slice(&block);
-        }
-        Ok(())
-    }
-}
-
-impl EntrySink for Frames {
-    fn add(&mut self, map: Map, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
-        if map != self.map || self.block.is_complete() {
-            self.end_block()?;
-            self.map = map;
-        }
-        self.block.add(key, value)
     }
 }

@@ -57,10 +57,11 @@ impl Compactor {
     /// Writes a memtable, whose last event leads to `totals`, as a table.
     pub(crate) fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
         // On a full disk, that may take days. A failure of the store ends the wait.
-        while {
+        loop {
             self.look_at_merges()?;
-            self.disk_space.is_full()
-        } {
+            if !self.disk_space.is_full() {
+                break;
+            }
             self.disk_space.pause().context("waiting for room on the disk")?;
         }
         let begun = Instant::now();
@@ -152,9 +153,10 @@ impl Compactor {
     /// Ends all merges, and removes what they have written.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.merges.iter().for_each(MergeUnderWay::abandon);
-        mem::take(&mut self.merges).into_iter().try_for_each(|mut merge| {
-            drop(merge.end());
-            self.files.remove_table(merge.number)
+        mem::take(&mut self.merges).into_iter().try_for_each(|merge| {
+            let number = merge.number;
+            drop(merge);
+            self.files.remove_table(number)
         })
     }
 }

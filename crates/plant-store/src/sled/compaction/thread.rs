@@ -50,7 +50,7 @@ impl CompactionThread {
                     }
                 };
                 note(ended);
-                // The commit thread waits for no report any more. The end of a merge may take long on a bad disk.
+                // Tells the commit thread that no report comes: on a bad disk, a merge may take long to end.
                 drop((ordered, report));
                 let ended = panic::catch_unwind(AssertUnwindSafe(|| compactor.end()));
                 note(ended.unwrap_or_else(|_| Err(anyhow!("it panicked"))));

@@ -24,7 +24,7 @@ pub(super) const FILL_CACHE_BYTES: u64 = 1024 * 1024;
 /// Bytes that sled shares with its cache.
 pub(crate) type SharedBytes = ::sled::IVec;
 
-/// A sorted map of a table: one kind of entry. The frames of a backup have these numbers, in this order.
+/// A sorted map of a table: one kind of entry. A backup has the maps in this order, under these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Map {
     #[default]

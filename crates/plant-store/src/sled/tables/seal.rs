@@ -5,12 +5,12 @@
 //! checksum, and no later open can harm them.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::database::{Database, FILL_CACHE_BYTES, SEGMENT_BYTES, of_disk};
@@ -72,39 +72,32 @@ fn final_files(
     bail!("sled changes it with each open")
 }
 
-/// The last segment of sled's log. When a read fails while sled opens a table, sled takes the segment for torn and zeroes it.
-/// It has only padding, but the checksum of the files covers it.
-pub(super) struct LastSegment {
-    file: File,
-    begin: u64,
-    bytes: Vec<u8>,
-}
-
-impl LastSegment {
-    pub(super) fn read(folder: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).open(folder.join("db"))?;
-        let begin = file.metadata()?.len().saturating_sub(SEGMENT_BYTES as u64);
-        let bytes = bytes_from(&file, begin)?;
-        Ok(Self { file, begin, bytes })
+/// Opens a sealed table without a change to the last segment of sled's log. When a read of that segment fails during an open,
+/// sled takes the segment for torn and zeroes it. The segment has only padding, but the checksum of the files covers it.
+pub(super) fn open_unchanged<T>(
+    folder: &Path,
+    open: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let file = File::options().read(true).write(true).open(folder.join(LOG))?;
+    let length = file.metadata()?.len();
+    let begin = length.saturating_sub(SEGMENT_BYTES as u64);
+    let read = || {
+        let mut segment = Vec::new();
+        (&file).seek(SeekFrom::Start(begin))?;
+        (&file).read_to_end(&mut segment)?;
+        io::Result::Ok(segment)
+    };
+    let segment = read()?;
+    let opened = open();
+    if opened.is_ok() && read().is_ok_and(|after| after == segment) {
+        return opened;
     }
-
-    pub(super) fn has_changed(&self) -> io::Result<bool> {
-        Ok(bytes_from(&self.file, self.begin)? != self.bytes)
-    }
-
-    /// Writes the segment as it was. Returns when it is on disk.
-    pub(super) fn restore(&self) -> io::Result<()> {
-        self.file.write_all_at(&self.bytes, self.begin)?;
-        self.file.set_len(self.begin + self.bytes.len() as u64)?;
-        self.file.sync_all()
-    }
-}
-
-fn bytes_from(file: &File, begin: u64) -> io::Result<Vec<u8>> {
-    let length = file.metadata()?.len().saturating_sub(begin);
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut bytes, begin)?;
-    Ok(bytes)
+    // Takes the error, or closes the table.
+    let cause = opened.err().unwrap_or_else(|| anyhow!("sled could not read all of it"));
+    file.write_all_at(&segment, begin)?;
+    file.set_len(length)?;
+    file.sync_all()?;
+    Err(cause)
 }
 
 /// Removes the files of a database that sled can do without, or makes anew.
@@ -163,6 +156,9 @@ fn checksum_of_files(
     }
     Ok((bytes, hash.digest()))
 }
+
+/// The file of sled's log.
+const LOG: &str = "db";
 
 /// The folder that sled makes for large values.
 const BLOBS: &str = "blobs";

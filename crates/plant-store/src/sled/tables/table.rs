@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, ensure};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::block::BlockCursor;
@@ -46,22 +46,12 @@ impl Table {
             let (folder, touches) = (folder.to_owned(), blocks > BLOCKS_WITHOUT_TOUCH);
             anyhow::Ok(Self { metadata, summary, folder, filter, database, touches })
         };
-        let guarded = || {
-            let last_segment = seal::LastSegment::read(folder)?;
-            let opened = open();
-            if opened.is_ok() && !last_segment.has_changed()? {
-                return opened;
-            }
-            let cause = opened.err().unwrap_or_else(|| anyhow!("sled could not read all of it"));
-            last_segment.restore()?;
-            Err(cause)
-        };
-        let opened = guarded().map_err(of_disk);
+        let opened = seal::open_unchanged(folder, open).map_err(of_disk);
         opened.with_context(|| format!("cannot open the table {}", folder.display()))
     }
 
     /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) alone. sled may panic, or
-    /// never return, and it changes the files: give it a copy. Errors name the folder `name`.
+    /// never return, and it changes the files: give it a copy. `name` is the folder that errors name.
     pub(crate) fn open_damaged(
         folder: &Path,
         name: PathBuf,
