@@ -15,7 +15,7 @@ use crate::fault;
 use crate::sled::compaction::table_builder::TableBuilder;
 use crate::sled::health::StoreHealth;
 use crate::sled::manifest::{self, Manifest};
-use crate::sled::new_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, remove_if_there};
 use crate::sled::tables::seal::{Advances, Unsealed, check_files};
 use crate::sled::tables::{Table, TableMetadata};
 

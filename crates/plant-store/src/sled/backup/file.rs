@@ -1,7 +1,7 @@
 //! Reads the file of a [backup](super), and proves it.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::fs::File;
+
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
 use crate::sled::health::findings::Findings;
 use crate::sled::health::inspection::Verification;
+use crate::sled::regular_file;
 use crate::sled::tables::Level;
 use crate::{OpenError, StoreFailure};
 
@@ -37,15 +38,7 @@ impl BackupFile {
     /// read, or another version made it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let name = path.display().to_string();
-        let open = || {
-            // Opening a pipe would wait for its writer.
-            if fs::metadata(path)?.is_file() {
-                File::open(path)
-            } else {
-                Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
-            }
-        };
-        let file = open().with_context(|| format!("cannot read {name}"));
+        let file = regular_file::open(path).with_context(|| format!("cannot read {name}"));
         let file = file.map_err(advise_on_disk).map_err(open_error)?;
         Self::try_open(file, &name)
             .with_context(|| format!("{name} is no whole backup"))

@@ -20,7 +20,7 @@ use anyhow::{Context as _, ensure};
 use crate::fault;
 use crate::sled::commit::change::ChangeGroup;
 use crate::sled::health::findings::Findings;
-use crate::sled::new_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, remove_if_there};
 
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
 pub(crate) const SEGMENT_BYTES: usize = 8 * 1024 * 1024;

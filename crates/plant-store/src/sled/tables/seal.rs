@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::database::{Database, FILL_CACHE_BYTES, SEGMENT_BYTES, of_disk};
 use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
+use crate::sled::regular_file;
 
 /// The most opens until the files of a table stay the same. The first open completes what the fill has left, and the second
 /// what the read-back has left.
@@ -136,10 +137,8 @@ fn checksum_of_files(
     let mut buffer = vec![0; READ_BYTES];
     for path in files_in(folder)? {
         let name = path.strip_prefix(folder)?.as_os_str().as_encoded_bytes();
-        let metadata = fs::metadata(&path)?;
-        // Opening a pipe would wait for its writer.
-        ensure!(metadata.is_file(), "{} is no regular file", path.display());
-        let (mut file, length) = (File::open(&path)?, metadata.len());
+        let mut file = regular_file::open(&path)?;
+        let length = file.metadata()?.len();
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name);
         hash.update(&length.to_le_bytes());

@@ -22,7 +22,7 @@ use crate::sled::commit::change::ChangeGroup;
 use crate::sled::files::sync_folder;
 use crate::sled::health::disk_space::MIB;
 use crate::sled::keys::MAX_SEQUENCE;
-use crate::sled::new_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, remove_if_there};
 use crate::sled::sealed::Seal;
 
 const FORMAT: Format = Format { name: "the piece of an archive", oldest: 1, newest: 1 };
