@@ -5,116 +5,42 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
-use plant_domain::{NewPlant, PlantFilter, PlantId};
+use plant_domain::{NewPlant, PlantId};
 use plant_store::conformance::damage::copy_as_killed;
 use plant_store::{
-    BackupFile, Event, EventCursor, EventRetention, EventsAfter, IdempotencyDigest, OnConflict,
-    OpenError, PageRequest, PlantRepository, PointInTime, Position, Preconditions, RestoreError,
-    Revision, SledConfig, SledInspection, SledRepository, StoreError, StoredPlant, Until,
-    prune_archive,
+    BackupFile, Event, EventCursor, EventsAfter, IdempotencyDigest, OnConflict, OpenError,
+    PlantRepository, PointInTime, Position, Preconditions, RestoreError, Revision, StoreError,
+    StoredPlant, Until, prune_archive,
 };
-use tempfile::TempDir;
 
-/// A repository with an archive.
-struct Store {
-    folder: TempDir,
-    config: SledConfig,
-    repository: Option<SledRepository>,
-}
+mod common;
 
-impl Store {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut config = SledConfig::new(folder.path().join("plants"));
-        config.archive = Some(folder.path().join("archive"));
-        config.changes_in_memory = 64;
-        config.retention = EventRetention::new(100, Duration::ZERO);
-        let mut store = Self { folder, config, repository: None };
-        store.open();
-        store
-    }
+use common::{Store, plants_of, restore};
 
-    fn open(&mut self) {
-        self.repository = Some(SledRepository::open(&self.config).expect("opens"));
-    }
-
-    async fn close(&mut self) {
-        let repository = self.repository.take().expect("it is open");
-        repository.close().await.expect("closes");
-    }
-
-    fn repository(&self) -> &SledRepository {
-        self.repository.as_ref().expect("it is open")
-    }
-
-    fn archive(&self) -> &Path {
-        self.config.archive.as_deref().expect("there is one")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    async fn back_up(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, backup_of(self.repository()).await).expect("writes");
-        path
-    }
-
-    /// Makes one random change, to one of few plants.
-    async fn change(&self, chance: &mut Rng) {
-        let repository = self.repository();
-        let id = chance.i64(0..40);
-        let tag = chance.choice([None, Some("Rosaceae"), Some("木")]).flatten();
-        let plant = NewPlant::new(id, format!("Rosa {}", chance.u64(..)), tag.map(str::to_owned));
-        let plant = plant.expect("valid");
-        let told = match chance.u8(..4) {
-            0 => repository.delete(PlantId::from(id), Preconditions::default()).await,
-            1 => {
-                let digest =
-                    IdempotencyDigest::from_bytes([chance.u8(..); IdempotencyDigest::BYTES]);
-                repository.create(plant, Some(digest)).await.map(drop)
-            }
-            _ => repository.put(plant, Preconditions::default()).await.map(drop),
-        };
-        let is_refused = |error: &StoreError| {
-            matches!(error, StoreError::NoSuchPlant(_) | StoreError::IdTaken(_))
-        };
-        assert!(told.as_ref().err().is_none_or(is_refused), "{told:?}");
-    }
-
-    async fn change_often(&self, times: usize, chance: &mut Rng) {
-        for _ in 0..times {
-            self.change(chance).await;
+/// Makes one random change, to one of few plants.
+async fn change(store: &Store, chance: &mut Rng) {
+    let repository = store.repository();
+    let id = chance.i64(0..40);
+    let tag = chance.choice([None, Some("Rosaceae"), Some("木")]).flatten();
+    let plant = NewPlant::new(id, format!("Rosa {}", chance.u64(..)), tag.map(str::to_owned));
+    let plant = plant.expect("valid");
+    let told = match chance.u8(..4) {
+        0 => repository.delete(PlantId::from(id), Preconditions::default()).await,
+        1 => {
+            let digest = IdempotencyDigest::from_bytes([chance.u8(..); IdempotencyDigest::BYTES]);
+            repository.create(plant, Some(digest)).await.map(drop)
         }
+        _ => repository.put(plant, Preconditions::default()).await.map(drop),
+    };
+    let is_refused =
+        |error: &StoreError| matches!(error, StoreError::NoSuchPlant(_) | StoreError::IdTaken(_));
+    assert!(told.as_ref().err().is_none_or(is_refused), "{told:?}");
+}
+
+async fn change_often(store: &Store, times: usize, chance: &mut Rng) {
+    for _ in 0..times {
+        change(store, chance).await;
     }
-}
-
-async fn backup_of(repository: &SledRepository) -> Vec<u8> {
-    let mut backup = repository.backup().await.expect("makes a backup");
-    let mut bytes = Vec::new();
-    while let Some((part, rest)) = backup.next().await.expect("reads") {
-        bytes.extend_from_slice(&part);
-        backup = rest;
-    }
-    bytes
-}
-
-async fn plants_of(repository: &impl PlantRepository) -> Vec<StoredPlant> {
-    let request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1_000 };
-    let page = repository.list(request).await.expect("reads");
-    assert!(page.next.is_none(), "there are few plants");
-    page.stored_plants().expect("valid")
-}
-
-/// Restores a backup, verifies the folder, and opens it.
-fn restore(backup: &Path, to: &Path, replay: Option<&PointInTime>) -> SledRepository {
-    let restored = BackupFile::open(backup).expect("it is whole").restore(to, replay, &|_| ());
-    restored.expect("restores");
-    let config = SledConfig::new(to);
-    let found = SledInspection::open(&config).expect("opens").verify(&|_| ()).expect("reads");
-    assert!(found.agrees(), "{found:?}");
-    SledRepository::open(&config).expect("opens")
 }
 
 fn until(archive: &Path, until: Until) -> PointInTime {
@@ -153,7 +79,7 @@ async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut V
                 history.push(Moment { event, plants: plants.clone() });
             }
         } else {
-            store.change(chance).await;
+            change(store, chance).await;
             let page = repository.events(EventsAfter::Cursor(before), 1).await.expect("reads");
             let plants = plants_of(repository).await;
             if let Some(event) = page.events.first().copied() {
@@ -168,13 +94,13 @@ async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut V
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
     let (store, mut chance) = (Store::new(), Rng::with_seed(1));
-    store.change_often(500, &mut chance).await;
+    change_often(&store, 500, &mut chance).await;
     let digest = IdempotencyDigest::from_bytes([7; IdempotencyDigest::BYTES]);
     let plant = NewPlant::new(99, "Quercus", None).expect("valid");
     store.repository().create(plant.clone(), Some(digest)).await.expect("the id is free");
     let (backup, plants) = (store.back_up("backup").await, plants_of(store.repository()).await);
     let newest = store.repository().newest_event().await.expect("reads");
-    store.change_often(100, &mut chance).await;
+    change_often(&store, 100, &mut chance).await;
     let lost = store.repository().newest_event().await.expect("reads");
 
     let file = BackupFile::open(&backup).expect("it is whole");
@@ -292,7 +218,7 @@ fn damaged(whole: &[u8], chance: &mut Rng) -> Vec<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_that_is_damaged_anywhere_is_refused_and_the_place_is_named() {
     let (store, mut chance) = (Store::new(), Rng::with_seed(4));
-    store.change_often(300, &mut chance).await;
+    change_often(&store, 300, &mut chance).await;
     let path = store.back_up("backup").await;
     let (whole, name) = (fs::read(&path).expect("reads"), path.display().to_string());
     let mut found_by_verification = 0;
@@ -326,7 +252,7 @@ async fn the_end_of_another_backup_is_refused() {
     let back_up = async |name: &str| {
         let plant = NewPlant::new(1, name, None).expect("valid");
         store.repository().put(plant, Preconditions::default()).await.expect("puts");
-        backup_of(store.repository()).await
+        fs::read(store.back_up(name).await).expect("reads")
     };
     let (mut mixed, other) = (back_up("Salix").await, back_up("Populus").await);
     let end = |backup: &[u8]| backup.windows(8).rposition(|it| it == b"plbkend1").expect("an end");
@@ -457,16 +383,16 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
 async fn changes_that_were_made_without_the_archive_are_a_gap() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(6));
     let backup = store.back_up("backup").await;
-    store.change_often(50, &mut chance).await;
+    change_often(&store, 50, &mut chance).await;
     store.close().await;
     let archive = store.config.archive.take();
     store.open();
     // So many that the write-ahead log is overwritten.
-    store.change_often(500, &mut chance).await;
+    change_often(&store, 500, &mut chance).await;
     store.close().await;
     store.config.archive = archive;
     store.open();
-    store.change_often(50, &mut chance).await;
+    change_often(&store, 50, &mut chance).await;
     let metrics = store.repository().metrics();
     let lost = metrics.iter().find(|it| it.name() == "plantd_archive_lost_changes_total");
     let lost = lost.expect("there is an archive").get_metric()[0].get_counter().get_value();
@@ -539,7 +465,7 @@ async fn assert_not_archived(store: &Store, words: &str) {
 async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(12));
     store.config.archive_required = true;
-    store.change_often(20, &mut chance).await;
+    change_often(&store, 20, &mut chance).await;
     store.close().await;
     let mut copy = Store::new();
     copy.close().await;
@@ -552,7 +478,7 @@ async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     assert_not_archived(&copy, "another process has it open").await;
     store.repository().check_ready().await.expect("the first one is not disturbed");
     let backup = store.back_up("backup").await;
-    store.change_often(20, &mut chance).await;
+    change_often(&store, 20, &mut chance).await;
     let plants = plants_of(store.repository()).await;
     store.close().await;
     let restored =
@@ -570,7 +496,7 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     };
     verified(&empty, store.archive()).expect("nothing happened since");
     store.open();
-    store.change(&mut Rng::with_seed(13)).await;
+    change(&store, &mut Rng::with_seed(13)).await;
     let later = store.back_up("later").await;
     store.close().await;
     drop(restore(&later, &store.path("restored"), None));
@@ -582,7 +508,7 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     // An archive that begins later than the backup does not hide that.
     store.open();
     // So many that the write-ahead log is overwritten.
-    store.change_often(500, &mut Rng::with_seed(14)).await;
+    change_often(&store, 500, &mut Rng::with_seed(14)).await;
     store.close().await;
     store.config.archive = Some(store.path("later archive"));
     store.open();
@@ -594,9 +520,9 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_store_goes_on_with_the_same_archive() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(9));
-    store.change_often(50, &mut chance).await;
+    change_often(&store, 50, &mut chance).await;
     let first = store.back_up("first").await;
-    store.change_often(50, &mut chance).await;
+    change_often(&store, 50, &mut chance).await;
     store.close().await;
     drop(restore(&first, &store.path("restored"), Some(&PointInTime::newest(store.archive()))));
     store.config.directory = store.path("restored");
@@ -613,12 +539,12 @@ async fn a_restored_store_goes_on_with_the_same_archive() {
 async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(10));
     for _ in 0..6 {
-        store.change_often(20, &mut chance).await;
+        change_often(&store, 20, &mut chance).await;
         store.close().await;
         store.open();
     }
     let backup = store.back_up("backup").await;
-    store.change_often(20, &mut chance).await;
+    change_often(&store, 20, &mut chance).await;
     store.close().await;
     let pieces = all_pieces_of(store.archive());
     let day = Duration::from_secs(24 * 3600);

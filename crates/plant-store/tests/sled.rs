@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::conformance::damage::{
-    Content, copy_as_killed, count_value, edit, edit_postings, event_key, plant_key,
+    Content, Entries, contents, copy_as_killed, count_value, edit, event_key, plant_key,
 };
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
@@ -420,14 +420,8 @@ async fn an_inspection_changes_nothing() {
     assert!(!lock.exists());
 }
 
-fn content(folder: &Folder) -> Content {
-    let mut all = Content::default();
-    edit(folder.directory(), |content| all = content.clone());
-    all
-}
-
 #[tokio::test]
-async fn merges_leave_one_entry_for_each_plant_and_forget_old_events() {
+async fn merges_forget_old_entries_of_plants_and_old_events() {
     let folder = Folder::with_small_limits(20);
     for round in 0..10 {
         let repository = folder.try_open().expect("opens");
@@ -448,10 +442,12 @@ async fn merges_leave_one_entry_for_each_plant_and_forget_old_events() {
     };
     tokio::time::timeout(Duration::from_secs(60), merges).await.expect("merges end");
     drop(repository);
-    let content = content(&folder);
-    let events = content.events.len();
-    assert!(events < 10 * 150 / 2, "{events} events are left of {}", 10 * 150);
-    assert_eq!(content.plants.len(), 50);
+    let tables = contents(folder.directory());
+    let entries = |of: fn(&Content) -> &Entries| -> usize {
+        tables.iter().map(|table| of(table).len()).sum()
+    };
+    let left = [entries(|table| &table.events), entries(|table| &table.plants)];
+    assert!(left.iter().all(|left| *left < 10 * 150 / 2), "{left:?} entries of {}", 10 * 150);
 }
 
 #[tokio::test]
@@ -488,29 +484,6 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     folder.assert_sound();
 }
 
-/// A database with everything that a verification compares.
-async fn folder_to_verify() -> Folder {
-    let mut folder = Folder::new();
-    folder.config.changes_in_memory = 40;
-    let repository = folder.try_open().expect("opens");
-    create(&repository, 0..100).await;
-    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
-    repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
-    drop(repository);
-    folder
-}
-
-#[tokio::test]
-async fn a_search_index_that_does_not_match_the_plants_is_found() {
-    let folder = folder_to_verify().await;
-    // Makes one table of all.
-    edit(folder.directory(), |_| ());
-    edit_postings(folder.directory(), |postings| *postings.last_mut().expect("a posting") ^= 1);
-    let found = folder.disagreements();
-    let expected = "the search index of table ";
-    assert!(found.len() == 1 && found[0].starts_with(expected), "{found:#?}");
-}
-
 /// The entries are changed behind the back of all checksums.
 #[tokio::test]
 async fn a_verification_lists_exactly_what_disagrees() {
@@ -518,43 +491,60 @@ async fn a_verification_lists_exactly_what_disagrees() {
     const NUMBER: &str = "there are 100 plants, and the count says 99";
     const TAGS: &str = "the counts of the tags do not match the plants";
     const RECORD: &str = "the record of plant 7 is damaged";
-    let folder = folder_to_verify().await;
-    let whole = content(&folder);
-    let record_of_7 = &whole.plants[&plant_key(7)];
+    const INDEX: &str = "the search index of table ";
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    create(&repository, 0..100).await;
+    repository.put(renamed_plant(3), Preconditions::default()).await.expect("changes");
+    repository.delete(PlantId::from(4), Preconditions::default()).await.expect("deletes");
+    drop(repository);
+    let whole = contents(folder.directory()).remove(0);
+    let record_of_7 = whole.plants[&plant_key(7)].clone().expect("it is there");
     let mut with_a_line_end = record_of_7.clone();
     let name = with_a_line_end.windows(7).position(|bytes| bytes == b"plant 7");
     with_a_line_end[name.expect("its name")] = b'\n';
     let record = |id: i64, record: &[u8]| {
         let mut content = whole.clone();
-        content.plants.insert(plant_key(id), record.to_vec());
+        content.plants.insert(plant_key(id), Some(record.to_vec()));
         content
     };
     let count = |tag: &str, plants: i64| {
         let mut content = whole.clone();
-        content.tags.insert(tag.into(), count_value(plants));
+        content.tags.insert(tag.into(), Some(count_value(plants)));
         content
     };
     let mut without_events = whole.clone();
     without_events.events.retain(|key, _| ![20, 21, 102].map(event_key).contains(key));
     let mut wrong_kind = whole.clone();
     // Behind the version.
-    wrong_kind.events.get_mut(&event_key(20)).expect("an event")[1] = 1;
+    let event = wrong_kind.events.get_mut(&event_key(20)).and_then(Option::as_mut);
+    event.expect("an event")[1] = 1;
+    let mut wrong_index = whole.clone();
+    // The last entry of the index is its outline.
+    let (_, postings) = wrong_index.search.iter_mut().nth_back(1).expect("postings");
+    *postings.as_mut().and_then(|postings| postings.last_mut()).expect("a posting") ^= 1;
 
     for (changed, expected) in [
         (
-            record(3, record_of_7),
-            &["plant 3 has the revision 8, and event 101 is its last one", PLANTS, TAGS][..],
+            record(3, &record_of_7),
+            &["plant 3 has the revision 8, and event 101 is its last one", PLANTS, TAGS, INDEX][..],
         ),
         (
-            record(700, record_of_7),
-            &["plant 700 has the revision 8, and that event is missing", NUMBER, PLANTS, TAGS],
+            record(700, &record_of_7),
+            &[
+                "plant 700 has the revision 8, and that event is missing",
+                NUMBER,
+                PLANTS,
+                TAGS,
+                INDEX,
+            ],
         ),
         (
-            record(4, record_of_7),
-            &["plant 4 is there, and event 102 removed it", NUMBER, PLANTS, TAGS],
+            record(4, &record_of_7),
+            &["plant 4 is there, and event 102 removed it", NUMBER, PLANTS, TAGS, INDEX],
         ),
-        (record(7, &[1]), &[RECORD, PLANTS, TAGS]),
-        (record(7, &with_a_line_end), &[RECORD, PLANTS, TAGS]),
+        (record(7, &[1]), &[RECORD, PLANTS, TAGS, INDEX]),
+        (record(7, &with_a_line_end), &[RECORD, PLANTS, TAGS, INDEX]),
         (count("tag 2", 13), &[TAGS]),
         (count("tag 9", -1), &[TAGS]),
         (
@@ -567,6 +557,7 @@ async fn a_verification_lists_exactly_what_disagrees() {
                 "plant 4 is missing; event 5 is its last one",
             ],
         ),
+        (wrong_index, &[INDEX]),
         (wrong_kind, &["event 20 (Updated) cannot follow the event before it of plant 19"]),
     ] {
         edit(folder.directory(), |content| *content = changed);

@@ -14,15 +14,14 @@ use crate::sled::health::inspection::copy_folder;
 use crate::sled::keys;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::open_tables;
-use crate::sled::tables::seal::Unsealed;
 use crate::sled::tables::writer::TableWriter;
-use crate::sled::tables::{EntrySink as _, Map};
+use crate::sled::tables::{Map, Table};
 
-/// Keys, and their values.
-pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The entries of a map, by key. A value of `None` removes the key of older tables.
+pub type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// All entries of a database.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// All entries of a table.
+#[derive(Clone, Debug)]
 pub struct Content {
     /// The counts of tags, by tag.
     pub tags: Entries,
@@ -30,73 +29,50 @@ pub struct Content {
     pub events: Entries,
     /// The records of the plants, by [`plant_key`].
     pub plants: Entries,
+    /// The search index.
+    pub search: Entries,
 }
 
-/// Changes the entries of the database in this folder. It must have no changes in its write-ahead log alone.
+/// The contents of the tables of a database, newest first.
+#[must_use]
+pub fn contents(directory: &Path) -> Vec<Content> {
+    let files = files(directory);
+    let manifest = files.read_manifest().expect("a manifest");
+    let tables = open_tables(&files, &manifest).expect("whole tables");
+    let content = |table: &Arc<Table>| {
+        let [tags, events, plants, search] = Map::ALL.map(|map| {
+            let mut merge = Merge::new(std::slice::from_ref(table), map, &[]);
+            let mut entries = Entries::new();
+            while let Some((key, value)) = merge.next().expect("reads") {
+                entries.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+            }
+            entries
+        });
+        Content { tags, events, plants, search }
+    };
+    tables.iter().map(content).collect()
+}
+
+/// Changes the entries of a database that has one table, and no changes in its write-ahead log alone.
 pub fn edit(directory: &Path, change: impl FnOnce(&mut Content)) {
-    let files = files(directory);
-    let manifest = files.read_manifest().expect("a manifest");
-    let tables = open_tables(&files, &manifest).expect("whole tables");
-    let mut content = Content::default();
-    let mut counts = Merge::new(&tables, Map::Tags, &[]);
-    while let Some((tag, count)) = counts.next_count().expect("reads") {
-        content.tags.insert(tag.into(), count_value(count));
-    }
-    for (map, entries) in [(Map::Events, &mut content.events), (Map::Plants, &mut content.plants)] {
-        let mut merge = Merge::new(&tables, map, &[]);
-        while let Some((key, value)) = merge.next().expect("reads") {
-            entries.extend(value.map(|value| (key.to_vec(), value.to_vec())));
-        }
-    }
-    drop(tables);
+    let [mut content]: [Content; 1] = contents(directory).try_into().expect("one table");
     change(&mut content);
-
-    let number = manifest.next_table;
-    let plants = content.plants.len();
-    let mut table = files.create_table(number, plants, files.advances()).expect("a table");
-    let Content { tags, events, plants } = &content;
-    for (map, entries) in [(Map::Tags, tags), (Map::Events, events), (Map::Plants, plants)] {
-        for (key, value) in entries {
-            table.add(map, key, Some(value)).expect("writes");
-        }
-    }
-    let table = table.finish((1, manifest.totals.last_sequence)).expect("writes");
-    replace_tables(&files, manifest, table);
-}
-
-fn replace_tables(files: &Files, manifest: Manifest, table: Unsealed) {
-    let number = manifest.next_table;
-    let metadata = files.seal(table, number).expect("seals");
-    let manifest = Manifest { next_table: number + 1, tables: vec![metadata], ..manifest };
-    files.write_manifest(&manifest).expect("writes");
-}
-
-/// Changes the last postings of the search index of a database with one table.
-pub fn edit_postings(directory: &Path, change: impl Fn(&mut Vec<u8>)) {
+    let Content { tags, events, plants, search } = &content;
     let files = files(directory);
     let manifest = files.read_manifest().expect("a manifest");
-    let tables = open_tables(&files, &manifest).expect("whole tables");
-    let summary = &tables[0].summary;
-    let (folder, advances) = (directory.join("edited"), files.advances());
-    let plants = usize::try_from(summary.plant_entries).expect("small");
-    let mut edited = TableWriter::create(folder, plants, advances).expect("a table");
-    for map in Map::ALL {
-        let mut entries: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-        let mut all = Merge::new(&tables, map, &[]);
-        while let Some((key, value)) = all.next().expect("reads") {
-            entries.push((key.to_vec(), value.map(<[u8]>::to_vec)));
-        }
-        if map == Map::Search {
-            // The outline is the last entry of the index.
-            let (_, postings) = entries.iter_mut().nth_back(1).expect("postings");
-            change(postings.as_mut().expect("a value"));
-        }
+    let (folder, number) = (directory.join("edited"), manifest.next_table);
+    let table = TableWriter::create(folder, plants.len(), files.advances());
+    let mut table = table.expect("a table");
+    for (map, entries) in Map::ALL.into_iter().zip([tags, events, plants, search]) {
         for (key, value) in entries {
-            edited.add(map, &key, value.as_deref()).expect("writes");
+            table.add(map, key, value.as_deref()).expect("writes");
         }
     }
-    let edited = edited.finish(summary.sequences, summary.plant_entries).expect("writes");
-    replace_tables(&files, manifest, edited);
+    let sequences = (1, manifest.totals.last_sequence);
+    let table = table.finish(sequences, plants.len() as u64).expect("writes");
+    let tables = vec![files.seal(table, number).expect("seals")];
+    let manifest = Manifest { next_table: number + 1, tables, ..manifest };
+    files.write_manifest(&manifest).expect("writes");
 }
 
 fn files(directory: &Path) -> Files {

@@ -183,13 +183,13 @@ pub(crate) fn write_table(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
+    use std::fs::{self, File};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
     use std::time::Duration;
 
     use plant_domain::PlantId;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::record::PlantRecord;
@@ -224,25 +224,28 @@ mod tests {
         }
     }
 
-    fn compactor(directory: &Path, free_bytes: fn(&std::fs::File) -> Option<u64>) -> Compactor {
+    /// A compactor of four tables, which are due to become one.
+    fn with_four_tables(free_bytes: fn(&File) -> Option<u64>) -> (TempDir, Compactor) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().to_owned();
         let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
         let retention = EventRetention::new(1, Duration::ZERO);
         let health = Arc::new(StoreHealth::default());
-        let files = Files::in_directory(directory, 0, Arc::clone(&health));
+        let files = Files::in_directory(&directory, 0, Arc::clone(&health));
         files.make().expect("an empty folder");
-        let file = tempfile::tempfile().expect("a file");
+        let lock = tempfile::tempfile().expect("a file");
         let events = EventLog { tree, id: 7, retention };
-        let disk_space = DiskSpace::new(free_bytes, file, directory.to_owned(), health);
+        let disk_space = Arc::new(DiskSpace::new(free_bytes, lock, directory, health));
         let manifest = Manifest::new([0; 16], 7);
-        Compactor::new(files, manifest, events, Arc::new(disk_space), Arc::default())
+        let mut compactor = Compactor::new(files, manifest, events, disk_space, Arc::default());
+        (0..4).for_each(|_| flush_next(&mut compactor));
+        (folder, compactor)
     }
 
     #[test]
     fn a_merge_that_does_not_fit_on_the_disk_takes_the_newer_tables_that_do() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
-        (0..4).for_each(|_| flush_next(&mut compactor));
+        let (_folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
         let tables = compactor.tree.tables();
         let two_newest: u64 = tables[..2].iter().map(|table| table.metadata.bytes).sum();
         for (free_bytes, inputs) in [(two_newest - 1, None), (two_newest, Some(2))] {
@@ -261,9 +264,7 @@ mod tests {
     #[test]
     fn a_merge_that_is_done_when_the_disk_fills_gives_the_room_of_its_inputs_back() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
-        (0..4).for_each(|_| flush_next(&mut compactor));
+        let (_folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
         compactor.begin_merge().expect("begins");
         wait_until(|| compactor.merges[0].is_done());
         FREE.store(0, Ordering::Relaxed);
@@ -274,9 +275,7 @@ mod tests {
     #[test]
     fn a_memtable_that_waits_for_room_waits_without_unfinished_merges() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut compactor = compactor(folder.path(), |_| Some(FREE.load(Ordering::Relaxed)));
-        (0..4).for_each(|_| flush_next(&mut compactor));
+        let (folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
         let tables = || fs::read_dir(folder.path().join("tables")).expect("reads").count();
         compactor.begin_merge().expect("begins");
         wait_until(|| tables() > 4);

@@ -130,12 +130,6 @@ mod tests {
     use crate::sled::keys;
     use crate::sled::tables::{EntrySink as _, Map};
 
-    /// A file system with this many free bytes.
-    fn room(free_bytes: fn(&File) -> Option<u64>) -> Arc<DiskSpace> {
-        let file = tempfile::tempfile().expect("a temporary file");
-        Arc::new(DiskSpace::new(free_bytes, file, PathBuf::new(), Arc::new(StoreHealth::default())))
-    }
-
     #[test]
     fn the_reserve_holds_both_segments_and_the_table_of_names_that_hardly_repeat() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -164,8 +158,10 @@ mod tests {
     #[test]
     fn a_disk_is_full_below_the_reserve_until_there_is_more() {
         static FREE: AtomicU64 = AtomicU64::new(RESERVE_BYTES);
-        let room = room(|_| Some(FREE.load(Ordering::Relaxed)));
-        assert!(!room.is_full());
+        let free_bytes = |_: &File| Some(FREE.load(Ordering::Relaxed));
+        let lock = tempfile::tempfile().expect("a temporary file");
+        let space = DiskSpace::new(free_bytes, lock, PathBuf::new(), Arc::default());
+        assert!(!space.is_full());
         for (free_bytes, is_full) in [
             (RESERVE_BYTES - 1, true),
             (RESERVE_BYTES, true),
@@ -176,8 +172,8 @@ mod tests {
             (u64::MAX, false),
         ] {
             FREE.store(free_bytes, Ordering::Relaxed);
-            room.look();
-            assert_eq!(room.is_full(), is_full, "{free_bytes} bytes are free");
+            space.look();
+            assert_eq!(space.is_full(), is_full, "{free_bytes} bytes are free");
         }
     }
 }
