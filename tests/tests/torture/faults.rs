@@ -78,7 +78,7 @@ const COMMIT: [Point; 28] = [
     point("before-manifest-rename", COMPACTION_THREAD, 4),
     point("after-manifest-rename", COMPACTION_THREAD, 4),
     point("after-flush", COMPACTION_THREAD, 4),
-    point("after-merge-step", MERGE_THREAD, 1),
+    point("in-merge", MERGE_THREAD, 4),
     point("before-table-seal", MERGE_THREAD, 2),
     point("before-table-sync", MERGE_THREAD, 2),
     point("after-table-sync", MERGE_THREAD, 2),

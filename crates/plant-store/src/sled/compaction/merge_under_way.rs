@@ -13,9 +13,6 @@ use crate::sled::files::Files;
 use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::tables::Table;
 
-/// How many entries a step of a merge takes.
-const ENTRIES_IN_A_STEP: usize = 1024;
-
 /// A merge whose result is not shown to readers yet. A drop abandons the merge, and waits for its thread.
 pub(crate) struct MergeUnderWay {
     /// The number of the result.
@@ -49,17 +46,15 @@ impl MergeUnderWay {
             let is_abandoned = Arc::clone(&is_abandoned);
             // Not told to the watchdog: a merge that goes on must not hide a memtable that hangs.
             move || {
+                fault::point("in-merge");
                 ensure!(!is_abandoned.load(Ordering::Relaxed), "the merge is abandoned");
                 Ok(())
             }
         };
         let merge = move || {
             let begun = Instant::now();
-            let mut output = files.create_table(number, plants, Arc::new(goes_on.clone()))?;
-            while entries.take(ENTRIES_IN_A_STEP, &mut output)? {
-                goes_on()?;
-                fault::point("after-merge-step");
-            }
+            let mut output = files.create_table(number, plants, Arc::new(goes_on))?;
+            entries.take(usize::MAX, &mut output)?;
             let metadata = files.seal(output.finish(sequences)?, number)?;
             let table = files.open_table(metadata)?;
             metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());
