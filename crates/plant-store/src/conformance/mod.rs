@@ -196,6 +196,15 @@ async fn all_tags(
     counts
 }
 
+/// Does this for each number at the same time, in tasks of their own.
+fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    repository: &Arc<dyn PlantRepository>,
+    numbers: impl Iterator<Item = i64>,
+    act: impl Fn(Arc<dyn PlantRepository>, i64) -> F,
+) -> JoinSet<T> {
+    numbers.map(|number| act(Arc::clone(repository), number)).collect()
+}
+
 async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec<i64> {
     let plants = all_pages(repository, filter, 1_000).await;
     plants.into_iter().map(|stored| stored.id.get()).collect()
@@ -251,23 +260,20 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
 async fn many_creates_at_once_are_each_carried_out_once(store: &impl StoreUnderTest) {
     const CREATES: i64 = 3_000;
     let repository = store.open().await;
-    let mut creates = JoinSet::new();
-    for id in (0..CREATES).chain(0..CREATES) {
-        let repository = Arc::clone(&repository);
+    let ids = (0..CREATES).chain(0..CREATES);
+    let creates = at_once(&repository, ids, |repository, id| async move {
         // Tags of the greatest length make groups whose events are large.
         let tag = format!("{}{}", "木".repeat(254), id % 10);
         let new_plant = new_plant(id, &format!("Rosa {id}"), Some(&tag));
         let digest = Some(IdempotencyDigest::new("key", &new_plant));
-        creates.spawn(async move {
-            loop {
-                match repository.create(new_plant.clone(), digest).await {
-                    Ok(created) => return (new_plant.id(), created.stored),
-                    Err(StoreError::Busy) => yield_now().await,
-                    Err(error) => panic!("creating plant {id} failed: {error}"),
-                }
+        loop {
+            match repository.create(new_plant.clone(), digest).await {
+                Ok(created) => return (new_plant.id(), created.stored),
+                Err(StoreError::Busy) => yield_now().await,
+                Err(error) => panic!("creating plant {id} failed: {error}"),
             }
-        });
-    }
+        }
+    });
     for (id, stored) in creates.join_all().await {
         assert_eq!(get(&repository, id).await.as_ref(), Some(&stored));
     }
@@ -316,15 +322,12 @@ async fn a_closed_repository_is_read_but_not_written(store: &impl StoreUnderTest
 async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
     const ROWS: i64 = 2_000;
     let repository = store.open().await;
-    let mut imports = JoinSet::new();
-    for import in 0..8 {
-        let repository = Arc::clone(&repository);
+    let imports = at_once(&repository, 0..8, |repository, import| async move {
         // Tags of the greatest length make groups whose events are large.
         let tag = "木".repeat(255);
         let rows = (0..ROWS).map(|row| new_plant(import * ROWS + row, "Rosa", Some(&tag)));
-        let rows = rows.collect();
-        imports.spawn(async move { repository.import(rows, OnConflict::Error).await });
-    }
+        repository.import(rows.collect(), OnConflict::Error).await
+    });
     // No create may be refused as busy.
     for id in 0..50 {
         create(&repository, &new_plant(-1 - id, "Salix", None)).await;
@@ -338,14 +341,10 @@ async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
 async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
     const CLIENTS: i64 = 4_000;
     let repository = store.open().await;
-    let mut creates = JoinSet::new();
-    for id in 0..CLIENTS {
-        let repository = Arc::clone(&repository);
+    let creates = at_once(&repository, 0..CLIENTS, |repository, id| async move {
         // The creates that find no room are refused.
-        creates.spawn(async move {
-            let _ = repository.create(new_plant(id, "Rosa", None), None).await;
-        });
-    }
+        let _ = repository.create(new_plant(id, "Rosa", None), None).await;
+    });
     for id in 0..100 {
         let rows = vec![new_plant(-1 - id, "Salix", None)];
         let imported = repository.import(rows, OnConflict::Error).await;
@@ -431,16 +430,12 @@ async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
 async fn tags_are_counted_while_others_write(store: &impl StoreUnderTest) {
     const WRITERS: i64 = 8;
     let repository = store.open().await;
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let repository = Arc::clone(&repository);
-        writers.spawn(async move {
-            for turn in 0..25 {
-                // Each plant moves from tag to tag, and is there all the time.
-                put(&repository, &new_plant(writer, "Rosa", Some(["a", "b", "é"][turn % 3]))).await;
-            }
-        });
-    }
+    let mut writers = at_once(&repository, 0..WRITERS, |repository, writer| async move {
+        for turn in 0..25 {
+            // Each plant moves from tag to tag, and is there all the time.
+            put(&repository, &new_plant(writer, "Rosa", Some(["a", "b", "é"][turn % 3]))).await;
+        }
+    });
     let mut is_complete = false;
     while !writers.is_empty() {
         let _ = writers.try_join_next();
@@ -457,22 +452,18 @@ async fn a_list_and_the_events_after_its_cursor_are_the_store(store: &impl Store
     const WRITERS: i64 = 8;
     const TURNS: i64 = 25;
     let repository = store.open().await;
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let repository = Arc::clone(&repository);
-        writers.spawn(async move {
-            for turn in 0..TURNS {
-                let id = PlantId::from((writer + turn) % 10);
-                put(&repository, &new_plant(id.get(), &format!("{writer} {turn}"), None)).await;
-                if turn % 3 == 0 {
-                    match repository.delete(id, Preconditions::default()).await {
-                        Ok(()) | Err(StoreError::NoSuchPlant(_)) => {}
-                        Err(error) => panic!("a delete failed: {error}"),
-                    }
+    let mut writers = at_once(&repository, 0..WRITERS, |repository, writer| async move {
+        for turn in 0..TURNS {
+            let id = PlantId::from((writer + turn) % 10);
+            put(&repository, &new_plant(id.get(), &format!("{writer} {turn}"), None)).await;
+            if turn % 3 == 0 {
+                match repository.delete(id, Preconditions::default()).await {
+                    Ok(()) | Err(StoreError::NoSuchPlant(_)) => {}
+                    Err(error) => panic!("a delete failed: {error}"),
                 }
             }
-        });
-    }
+        }
+    });
     let mut copies = Vec::new();
     while copies.is_empty() || !writers.is_empty() {
         let _ = writers.try_join_next();

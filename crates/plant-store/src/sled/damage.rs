@@ -25,7 +25,7 @@ pub type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub struct Content {
     /// The counts of tags, by tag.
     pub tags: Entries,
-    /// The events, by [`event_key`].
+    /// The events, by their sequence numbers, which are big-endian.
     pub events: Entries,
     /// The records of the plants, by [`plant_key`].
     pub plants: Entries,
@@ -89,12 +89,6 @@ pub fn plant_key(id: i64) -> Vec<u8> {
 #[must_use]
 pub fn count_value(plants: i64) -> Vec<u8> {
     postcard::to_stdvec(&plants).expect("encodes")
-}
-
-/// The key of an event.
-#[must_use]
-pub fn event_key(sequence: u64) -> Vec<u8> {
-    keys::event_key(sequence).to_vec()
 }
 
 /// Copies the database in this folder into a new folder, as a kill would leave it now. No change may be made meanwhile;

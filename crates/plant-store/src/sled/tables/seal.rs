@@ -111,7 +111,7 @@ pub(super) fn open_unchanged<T>(
         return opened;
     }
     // Takes the error, or closes the table.
-    let cause = opened.err().unwrap_or_else(|| anyhow!("sled could not read all of it"));
+    let cause = opened.err().unwrap_or_else(|| anyhow!("an open of sled has changed its log"));
     file.write_all_at(&segment, begin)?;
     file.set_len(length)?;
     file.sync_all()?;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_segments_at_the_end_of_the_log_are_cut_off_so_opens_do_not_differ_in_its_length() {
+    fn a_seal_cuts_free_segments_off_the_end_of_the_log() {
         let folder = tempfile::tempdir().expect("a folder");
         let [sealed, sealed_with_free] = [0, 2].map(|free_segments| {
             let [new, place] = ["new", "place"].map(|name| folder.path().join(name));
