@@ -251,7 +251,7 @@ fn what_is_no_backup_is_refused_by_verify_and_restore() {
     let missing = garden.path("missing");
     verify(&missing).assert_refused(IO, &["cannot read"]);
     restore(&missing, &garden.path("data")).assert_refused(IO, &["cannot read"]);
-    verify(garden.folder.path()).assert_refused(IO, &["is no regular file"]);
+    verify(garden.folder.path()).assert_refused(IO, &["it is no regular file"]);
     assert!(!garden.path("data").exists());
     Launch::new()
         .arguments(["verify", "--archive"])

@@ -258,7 +258,7 @@ fn a_pipe_or_a_folder_in_place_of_a_file_of_a_table_is_named_and_holds_nothing_u
         make(&file);
         for arguments in [&[] as &[&str], &["verify"]] {
             let launch = Launch::new().data(server.data()).arguments(arguments);
-            launch.assert_refused(IO, &["check the path", "/db is no regular file"]);
+            launch.assert_refused(IO, &["check the path", "/db: it is no regular file"]);
         }
     }
 }

@@ -211,7 +211,7 @@ async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec
 }
 
 async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl StoreUnderTest) {
-    const CLIENTS: usize = 64;
+    const CLIENTS: i64 = 64;
     let repository = store.open().await;
     let id = PlantId::from(7);
     for turn in 0..4 {
@@ -224,8 +224,7 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
                 },
                 None => Preconditions { if_match: None, if_none_match: Some(Revisions::Any) },
             };
-            let mut writes = JoinSet::new();
-            for number in 0..CLIENTS {
+            let writes = at_once(&repository, 0..CLIENTS, |repository, number| {
                 let name = format!("{turn} {kind} {number}");
                 let write = match kind {
                     "create" => Write::Create(new_plant(7, &name, None), None),
@@ -236,9 +235,8 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
                     }
                     _ => Write::Delete(id, unchanged.clone()),
                 };
-                let repository = Arc::clone(&repository);
-                writes.spawn(async move { repository.write(write).await });
-            }
+                async move { repository.write(write).await }
+            });
             let mut winners = Vec::new();
             for outcome in writes.join_all().await {
                 match (kind, outcome) {

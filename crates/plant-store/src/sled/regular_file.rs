@@ -14,10 +14,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.is_file() {
         File::open(path)
     } else {
-        Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            format!("{} is no regular file", path.display()),
-        ))
+        Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
     }
 }
 

@@ -76,10 +76,11 @@ pub(crate) fn assert_sound(directory: &Path) {
     assert!(found.agrees(), "{found:?}");
 }
 
-/// Restores a backup, verifies the folder, and opens it.
+/// Verifies a backup, restores it, verifies the folder, and opens it.
 pub(crate) fn restore(backup: &Path, to: &Path, moment: Option<&PointInTime>) -> SledRepository {
-    let restored = BackupFile::open(backup).expect("it is whole").restore(to, moment, &|_| ());
-    restored.expect("restores");
+    let backup = BackupFile::open(backup).expect("it is whole");
+    assert!(backup.verify(&|_| ()).expect("reads").agrees());
+    backup.restore(to, moment, &|_| ()).expect("restores");
     assert_sound(to);
     SledRepository::open(&SledConfig::new(to)).expect("opens")
 }

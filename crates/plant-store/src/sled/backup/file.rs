@@ -1,7 +1,6 @@
 //! Reads the file of a [backup](super), and proves it.
 
 use std::fs::File;
-
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;

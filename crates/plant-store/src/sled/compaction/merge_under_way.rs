@@ -13,6 +13,10 @@ use crate::sled::files::Files;
 use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::tables::Table;
 
+/// How many entries of the inputs a merge goes over between two looks at whether it is abandoned. Entries that are forgotten
+/// fill no block, so the looks at the blocks are not enough.
+const ENTRIES_BETWEEN_LOOKS: usize = 1024;
+
 /// A merge whose result is not shown to readers yet. A drop abandons the merge, and waits for its thread.
 pub(crate) struct MergeUnderWay {
     /// The number of the result.
@@ -53,8 +57,10 @@ impl MergeUnderWay {
         };
         let merge = move || {
             let begun = Instant::now();
-            let mut output = files.create_table(number, plants, Arc::new(goes_on))?;
-            entries.take(usize::MAX, &mut output)?;
+            let mut output = files.create_table(number, plants, Arc::new(goes_on.clone()))?;
+            while entries.take(ENTRIES_BETWEEN_LOOKS, &mut output)? {
+                goes_on()?;
+            }
             let metadata = files.seal(output.finish(sequences)?, number)?;
             let table = files.open_table(metadata)?;
             metrics.merge_seconds.inc_by(begun.elapsed().as_secs_f64());

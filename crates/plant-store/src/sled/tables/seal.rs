@@ -22,6 +22,7 @@ use crate::sled::regular_file;
 /// what the read-back has left.
 const OPENS_MAX: usize = 8;
 
+/// [`SEGMENT_BYTES`], to compute with the lengths of files.
 const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
 /// How much of a file is read at a time, in bytes.
@@ -74,9 +75,8 @@ fn final_files(
     bail!("sled changes it with each open")
 }
 
-/// Cuts off the segments of sled's log that are free because nothing but zeros follows. Of several free segments, sled cuts
-/// off the last when it opens the log, and fills it with zeros at the same time: then chance says which comes last, and
-/// whether the segment is there.
+/// Cuts free segments, which hold only zeros, off the end of sled's log. When sled opens a log with several free segments, one
+/// of its threads truncates the last while another writes zeros to that segment, so the length of the log is left to chance.
 fn cut_free_segments(log: &Path) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(log)?;
     loop {
@@ -154,7 +154,7 @@ fn checksum_of_files(
     let mut buffer = vec![0; READ_BYTES];
     for path in files_in(folder)? {
         let name = path.strip_prefix(folder)?.as_os_str().as_encoded_bytes();
-        let mut file = regular_file::open(&path)?;
+        let mut file = regular_file::open(&path).with_context(|| path.display().to_string())?;
         let length = file.metadata()?.len();
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name);
