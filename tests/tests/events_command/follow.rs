@@ -64,8 +64,9 @@ fn a_follower_goes_on_after_kills_of_the_server_without_a_gap_and_without_a_repe
         server.restart();
         create(&server.client(), id + 1);
         wait_for_output(&mut follower, &lines_of_page(&server.client(), ""));
-        let said = follower.stderr();
-        assert_eq!(said.matches("following again").count(), round + 1, "{said}");
+        wait_until("the follower to say that it follows again", || {
+            follower.stderr().matches("following again").count() == round + 1
+        });
     }
     assert_eq!(server.terminate().code(), Some(0));
     assert!(follower.is_running());
