@@ -124,8 +124,7 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
         ),
         ("reads by id, plantd/bare", AtLeast(0.85, Some(0.95)), ratios(READ, BARE)),
         ("lists of 100, plantd/ceiling", AtLeast(0.7, Some(0.85)), ratios(LIST, CEILING)),
-        // The build before reached 0.51 of a loop that only stores; these are 0.65 and 0.8 of that loop.
-        ("import, plantd/plantd before", AtLeast(1.27, Some(1.57)), ratios(IMPORT, BEFORE)),
+        ("import, plantd/SQLite", AtLeast(1.0, Some(2.0)), ratios(IMPORT, SQLITE)),
         (
             "creates at 64 connections, plantd/Fastify",
             AtLeast(8.0, None),
