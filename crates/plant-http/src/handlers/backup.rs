@@ -21,7 +21,7 @@ use crate::middleware::context::RequestContext;
 pub const BACKUP_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// The most bytes of a backup that are sent in a second, so that writes keep the processors and the disk.
-const BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
+const BYTES_PER_SECOND: u64 = 16 * 1024 * 1024;
 
 /// `GET /backup`.
 pub(crate) async fn backup(
