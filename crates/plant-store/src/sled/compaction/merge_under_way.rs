@@ -12,10 +12,11 @@ use crate::fault;
 use crate::sled::files::Files;
 use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::tables::Table;
+use crate::sled::tables::seal::Advances;
 
-/// How many entries of the inputs a merge goes over between two looks at whether it is abandoned. Entries that are forgotten
-/// fill no block, so the looks at the blocks are not enough.
-const ENTRIES_BETWEEN_LOOKS: usize = 1024;
+/// How many input entries a merge reads before it checks whether it is abandoned. The check at each block is not enough, because
+/// forgotten entries fill no block.
+const ENTRIES_BETWEEN_CHECKS: usize = 1024;
 
 /// A merge whose result is not shown to readers yet. A drop abandons the merge, and waits for its thread.
 pub(crate) struct MergeUnderWay {
@@ -46,19 +47,19 @@ impl MergeUnderWay {
         let plants = usize::try_from(plants)?;
         let mut entries = MergedEntries::new(levels_of(&inputs), is_oldest, stored_from);
         let is_abandoned = Arc::new(AtomicBool::new(false));
-        let goes_on = {
+        let goes_on: Advances = {
             let is_abandoned = Arc::clone(&is_abandoned);
             // Not told to the watchdog: a merge that goes on must not hide a memtable that hangs.
-            move || {
+            Arc::new(move || {
                 fault::point("in-merge");
                 ensure!(!is_abandoned.load(Ordering::Relaxed), "the merge is abandoned");
                 Ok(())
-            }
+            })
         };
         let merge = move || {
             let begun = Instant::now();
-            let mut output = files.create_table(number, plants, Arc::new(goes_on.clone()))?;
-            while entries.take(ENTRIES_BETWEEN_LOOKS, &mut output)? {
+            let mut output = files.create_table(number, plants, Arc::clone(&goes_on))?;
+            while entries.take(ENTRIES_BETWEEN_CHECKS, &mut output)? {
                 goes_on()?;
             }
             let metadata = files.seal(output.finish(sequences)?, number)?;

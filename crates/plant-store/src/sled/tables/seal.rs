@@ -22,7 +22,7 @@ use crate::sled::regular_file;
 /// what the read-back has left.
 const OPENS_MAX: usize = 8;
 
-/// [`SEGMENT_BYTES`], to compute with the lengths of files.
+/// [`SEGMENT_BYTES`] in the type of the lengths of files.
 const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
 /// How much of a file is read at a time, in bytes.
