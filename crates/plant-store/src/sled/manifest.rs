@@ -12,7 +12,7 @@ use crate::sled::tables::TableMetadata;
 
 const SEAL: Seal = Seal { magic: *b"plmanif2", name: "a manifest" };
 
-const FORMAT: Format = Format { name: "the database", oldest: 1, newest: 1 };
+const FORMAT: Format = Format { name: "the database", oldest: 2, newest: 2 };
 
 /// What the manifest began with while tables were files of their own.
 const MAGIC_BEFORE: &[u8] = b"plmanif1";

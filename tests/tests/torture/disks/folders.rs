@@ -229,7 +229,7 @@ fn a_tokens_file_that_cannot_be_read_ends_with_74_and_one_that_is_no_file_with_7
 #[test]
 fn a_file_system_that_is_read_only_ends_with_74_and_says_so() {
     const READ_ONLY: &[&str] = &["is read-only"];
-    let disk = SmallDisk::new("size=168m");
+    let disk = SmallDisk::new("size=184m");
     let launch = load::launch().within(&disk);
     let mut server = TestServer::start_at(launch.clone(), &disk.data());
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);

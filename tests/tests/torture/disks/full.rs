@@ -13,7 +13,7 @@ use super::load::{self, new_ledgers};
 use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
 use crate::SMALL_LIMITS;
 
-const ROOM: &str = "size=296m";
+const ROOM: &str = "size=312m";
 const ADVICE: &[&str] = &["has room"];
 
 /// Room for the log of the server and its tokens, but not for the changes that wait for compaction.
@@ -96,8 +96,8 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
-        // The write-ahead log takes 16 MiB, and 112 MiB are the reserve.
-        let kib = chance.u32(129 * 1024..130 * 1024);
+        // The write-ahead log takes 16 MiB, and 128 MiB are the reserve.
+        let kib = chance.u32(145 * 1024..146 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
@@ -152,7 +152,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
     let rows: String = IDS.map(|id| format!("{}\n", plant_body(id, &text, Some(&text)))).collect();
     let import = |client: &Client| client.import(Format::Ndjson, "on_conflict=skip", &rows);
     for ends_meanwhile in [false, true] {
-        let disk = SmallDisk::new("size=134m");
+        let disk = SmallDisk::new("size=150m");
         let mut server = TestServer::start_at(load::launch().within(&disk), &disk.data());
         let client = server.client();
         let cut_off = import(&client);
@@ -193,7 +193,7 @@ fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() 
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut failed) = (0, 0, 0);
     for _ in 0..rounds {
-        let disk = SmallDisk::new("size=168m");
+        let disk = SmallDisk::new("size=184m");
         let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));
@@ -283,7 +283,7 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
     let mut chance = chance();
     let (mut starts, mut refused, mut writes) = (0, 0, 0);
     for round in 0..rounds {
-        let disk = SmallDisk::new("size=144m");
+        let disk = SmallDisk::new("size=160m");
         let launch = load::launch().within(&disk);
         let mut server = TestServer::start_at(launch.clone(), &disk.data());
         let (mut ledgers, followers) = (new_ledgers(), Followers::of(&server));

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::sled::keys;
 use crate::sled::search::builder::{IndexBuilder, IndexEntries};
 use crate::sled::tables::seal::{Advances, Unsealed};
 use crate::sled::tables::writer::TableWriter;
@@ -49,7 +48,8 @@ impl EntrySink for TableBuilder {
             return Ok(());
         }
         self.plant_entries += 1;
-        if begins_block && let Some(entries) = self.index.begin_block(keys::plant_of(key)?)? {
+        if begins_block {
+            let entries = self.index.begin_block()?;
             self.write_index(entries)?;
         }
         self.index.add(value);

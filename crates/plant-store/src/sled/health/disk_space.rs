@@ -20,11 +20,11 @@ pub(crate) const MIB: u64 = 1024 * 1024;
 /// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable, whose search
 /// index takes eleven times the room of its names when they are long and their characters hardly repeat; and both segments of
 /// the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends take room too.
-pub(crate) const RESERVE_BYTES: u64 = 112 * MIB;
+pub(crate) const RESERVE_BYTES: u64 = 128 * MIB;
 
 /// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
 /// store does not flap.
-pub(crate) const ENOUGH_BYTES: u64 = 120 * MIB;
+pub(crate) const ENOUGH_BYTES: u64 = 136 * MIB;
 
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 

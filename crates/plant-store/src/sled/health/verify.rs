@@ -237,19 +237,15 @@ fn check_index(
 fn index_is_right(table: &Arc<Table>, progress: &Progress<'_>) -> anyhow::Result<bool> {
     let mut built = IndexBuilder::default();
     let mut found = Arc::clone(table).entries(Map::Search, &[]);
-    let mut plant_entries = 0;
+    let (mut plant_entries, mut first_plants) = (0, table.first_plants.iter());
     let mut blocks = table.blocks(Map::Plants)?;
-    while let Some((_, block)) = blocks.next()? {
-        let (mut block, mut is_first) = (BlockCursor::new(block), true);
+    while let Some((first_key, block)) = blocks.next()? {
+        let is_first_plant = first_plants.next().is_some_and(|first| *first == *first_key);
+        if !is_first_plant || !are_next(&mut *found, &built.begin_block()?)? {
+            return Ok(false);
+        }
+        let mut block = BlockCursor::new(block);
         while block.advance()? {
-            let id = keys::plant_of(block.key())?;
-            if is_first
-                && let Some(entries) = built.begin_block(id)?
-                && !are_next(&mut *found, &entries)?
-            {
-                return Ok(false);
-            }
-            is_first = false;
             built.add(block.value());
             plant_entries += 1;
             progress.one_more();

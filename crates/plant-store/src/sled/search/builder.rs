@@ -7,21 +7,19 @@ use std::collections::HashMap;
 use std::mem;
 
 use foldhash::fast::RandomState;
-use plant_domain::{PlantId, fold_name};
-use serde::{Deserialize, Serialize};
+use plant_domain::fold_name;
 
 use super::index_keys;
 use super::postings::PostingsBuilder;
 use super::term::{Gram, gram_term, grams, tag_term};
 use crate::record::PlantRecord;
-use crate::sled::keys;
 
 // `plantd verify` builds each index again and compares the two, so a change of one of these numbers is another format of
 // tables.
 
 /// The most blocks of a chunk. A search reads the postings of a term once for each chunk, and each takes at most a bit for
 /// each block.
-const CHUNK_BLOCKS: usize = 1 << 14;
+const CHUNK_BLOCKS: u32 = 1 << 14;
 
 /// About how many bytes the postings of a chunk may take in memory.
 const CHUNK_BYTES: usize = 24 * 1024 * 1024;
@@ -29,50 +27,43 @@ const CHUNK_BYTES: usize = 24 * 1024 * 1024;
 /// About how many bytes a term takes in memory, beside its postings.
 const TERM_BYTES: usize = 128;
 
-/// The first ids of so many blocks are one entry.
-pub(super) const BLOCKS_OF_A_PAGE: usize = 64;
-
 /// Keys of the index, and their values.
 pub(crate) type IndexEntries = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// What the outline of an index says of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Chunk {
-    /// The first plant of its first block.
-    pub(super) first_plant: i64,
-    pub(super) blocks: u32,
-}
 
 /// The postings of the chunk that is being gathered.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     grams: HashMap<Gram, PostingsBuilder, RandomState>,
     tags: HashMap<Box<str>, PostingsBuilder, RandomState>,
-    /// The first plants of the blocks of the chunk.
-    first_plants: Vec<PlantId>,
-    /// The complete chunks.
-    chunks: Vec<Chunk>,
+    /// The first block of each chunk. Blocks are numbered from the beginning of the table.
+    chunk_begins: Vec<u32>,
+    /// How many blocks there are.
+    blocks: u32,
     /// About how much memory the chunk takes.
     bytes: usize,
 }
 
 impl IndexBuilder {
-    /// Begins a block with this plant. Returns the entries of the chunk before, if that is complete.
-    pub(crate) fn begin_block(
-        &mut self,
-        first_plant: PlantId,
-    ) -> anyhow::Result<Option<IndexEntries>> {
-        let is_full = self.first_plants.len() >= CHUNK_BLOCKS || self.bytes >= CHUNK_BYTES;
-        let complete = if is_full { Some(self.take_chunk()?) } else { None };
-        self.first_plants.push(first_plant);
+    /// Begins a block. Returns the entries of the chunk before if that is complete; otherwise, none.
+    pub(crate) fn begin_block(&mut self) -> anyhow::Result<IndexEntries> {
+        let is_full = self.blocks_of_chunk() >= CHUNK_BLOCKS || self.bytes >= CHUNK_BYTES;
+        let complete = if is_full { self.take_chunk()? } else { IndexEntries::new() };
+        if is_full || self.blocks == 0 {
+            self.chunk_begins.push(self.blocks);
+        }
+        self.blocks += 1;
         Ok(complete)
+    }
+
+    fn blocks_of_chunk(&self) -> u32 {
+        self.blocks - self.chunk_begins.last().copied().unwrap_or_default()
     }
 
     /// Adds the next plant entry of the block; without a record, the plant was deleted.
     pub(crate) fn add(&mut self, record: Option<&[u8]>) {
         // A record that cannot be decoded is reported by everything that reads the plant.
         let Some(Ok(record)) = record.map(PlantRecord::decode) else { return };
-        let block = u32::try_from(self.first_plants.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let block = self.blocks_of_chunk() - 1;
         for gram in grams(&fold_name(record.name)) {
             let postings = self.grams.entry(gram).or_insert_with(|| {
                 self.bytes += TERM_BYTES;
@@ -92,32 +83,25 @@ impl IndexBuilder {
 
     /// The entries of the chunk so far, in the order of their keys; none if it has no block.
     pub(crate) fn take_chunk(&mut self) -> anyhow::Result<IndexEntries> {
-        let Some(first_plant) = self.first_plants.first().map(|id| id.get()) else {
+        let Some(number) = self.chunk_begins.len().checked_sub(1) else {
             return Ok(IndexEntries::new());
         };
-        let number = self.chunks.len();
-        let blocks = mem::take(&mut self.first_plants);
-        let page = |(page, ids): (usize, &[PlantId])| {
-            let ids = ids.iter().flat_map(|id| keys::plant_key(*id));
-            Ok((index_keys::page(number, page)?, ids.collect()))
-        };
-        let pages = blocks.chunks(BLOCKS_OF_A_PAGE).enumerate().map(page);
-        let mut entries = pages.collect::<anyhow::Result<IndexEntries>>()?;
+        let blocks = self.blocks_of_chunk() as usize;
         let grams = mem::take(&mut self.grams).into_iter();
         let grams = grams.map(|(gram, postings)| (gram_term(gram), postings));
         let tags = mem::take(&mut self.tags).into_iter();
         let tags = tags.map(|(tag, postings)| (tag_term(&tag), postings));
-        for (term, postings) in grams.chain(tags) {
-            entries.push((index_keys::postings(number, &term)?, postings.encode(blocks.len())?));
-        }
+        let entries = grams.chain(tags).map(|(term, postings)| {
+            Ok((index_keys::postings(number, &term)?, postings.encode(blocks)?))
+        });
+        let mut entries = entries.collect::<anyhow::Result<IndexEntries>>()?;
         entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        self.chunks.push(Chunk { first_plant, blocks: u32::try_from(blocks.len())? });
         self.bytes = 0;
         Ok(entries)
     }
 
     /// The last entry of the index, once all chunks are taken.
     pub(crate) fn outline(&self) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-        Ok((index_keys::OUTLINE.to_vec(), postcard::to_stdvec(&self.chunks)?))
+        Ok((index_keys::OUTLINE.to_vec(), postcard::to_stdvec(&self.chunk_begins)?))
     }
 }

@@ -1,13 +1,13 @@
 //! The search of one table.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use fixedbitset::FixedBitSet;
 use plant_domain::{PlantFilter, PlantId};
 
-use super::builder::{BLOCKS_OF_A_PAGE, Chunk};
 use super::index_keys;
 use super::postings;
 use super::term::Terms;
@@ -17,7 +17,7 @@ use crate::sled::keys;
 use crate::sled::tables::{Level as _, Map, Table};
 
 /// With this few candidates, reading them is cheaper than reading the postings of another term.
-const FEW_BLOCKS: usize = 2;
+const FEW_BLOCKS: usize = 4;
 
 /// With this few candidates, reading them is cheaper than reading the postings of all terms in a range.
 const SOME_BLOCKS: usize = 64;
@@ -32,17 +32,16 @@ const BYTES_OF_A_PLANT: usize = 128;
 #[derive(Debug)]
 pub(super) struct TableSearch {
     table: Arc<Table>,
-    chunks: Vec<Chunk>,
-    /// The number of the chunk that the search began with.
+    /// The first block of each chunk. Blocks are numbered from the beginning of the table.
+    chunk_begins: Vec<u32>,
+    /// The block that may have the first plants of the search.
+    first_block: usize,
+    /// The number of its chunk.
     first_chunk: usize,
     /// The number of the next chunk.
     next_chunk: usize,
     /// The blocks of the chunk before [`Self::next_chunk`] that may have a match, from the next one on.
     candidates: VecDeque<usize>,
-    /// The first plant of the block before these, which is the next one to read.
-    next: Option<PlantId>,
-    /// The entry with first plants that was read last: chunk, page and value.
-    page: Option<(usize, usize, Arc<[u8]>)>,
     /// The least id that can come next.
     from: PlantId,
     /// The plants of the block read last that match, as this table has them.
@@ -63,17 +62,19 @@ impl TableSearch {
     pub(super) fn new(table: &Arc<Table>, from: PlantId) -> anyhow::Result<Self> {
         let outline = table.get(Map::Search, index_keys::OUTLINE)?.flatten();
         let outline = outline.context("a search index has no outline")?;
-        let chunks: Vec<Chunk> = whole(&outline).context("the outline of an index is damaged")?;
-        let begun = chunks.partition_point(|chunk| chunk.first_plant <= from.get());
+        let chunk_begins: Vec<u32> =
+            whole(&outline).context("the outline of an index is damaged")?;
+        let begun = table.first_plants.partition_point(|first| *first <= keys::plant_key(from));
+        let first_block = begun.saturating_sub(1);
+        let begun = chunk_begins.partition_point(|begin| *begin as usize <= first_block);
         let first_chunk = begun.saturating_sub(1);
         Ok(Self {
             table: Arc::clone(table),
-            chunks,
+            chunk_begins,
+            first_block,
             first_chunk,
             next_chunk: first_chunk,
             candidates: VecDeque::new(),
-            next: None,
-            page: None,
             from,
             matches: VecDeque::new(),
         })
@@ -84,10 +85,9 @@ impl TableSearch {
         if let Some(id) = self.matches.front() {
             return Some(Upcoming { id: *id, is_match: true });
         }
-        let first_plant = match self.next {
-            Some(first_plant) => first_plant,
-            None => PlantId::from(self.chunks.get(self.next_chunk)?.first_plant),
-        };
+        let block = self.candidates.front().copied();
+        let block = block.unwrap_or_else(|| self.blocks_of(self.next_chunk).start);
+        let first_plant = keys::plant_of(self.table.first_plants.get(block)?).ok()?;
         Some(Upcoming { id: first_plant.max(self.from), is_match: false })
     }
 
@@ -101,52 +101,29 @@ impl TableSearch {
 
     /// Reads the next block, or the index of the next chunk. Returns how much work that was, in plants that are compared.
     pub(super) fn step(&mut self, filter: &PlantFilter, terms: &Terms) -> anyhow::Result<usize> {
-        let work = match self.next {
-            Some(first_plant) => self.read_block(first_plant, filter)?,
-            None => {
-                let chunk = self.next_chunk;
-                self.next_chunk += 1;
-                let work = self.read_candidates(chunk, terms)?;
-                // Every page reads the first chunk. If that counted, pages would hardly get further.
-                if chunk == self.first_chunk { 0 } else { work }
-            }
-        };
-        self.next = match self.candidates.pop_front() {
-            Some(block) => Some(self.first_plant(self.next_chunk - 1, block)?),
-            None => None,
-        };
-        Ok(work)
-    }
-
-    /// The number of the block in a chunk that has the first plants of the search.
-    fn first_block(&mut self, chunk: usize) -> anyhow::Result<usize> {
-        let (mut low, mut high) = (0, self.chunks[chunk].blocks as usize);
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            if self.first_plant(chunk, middle)? <= self.from {
-                low = middle;
-            } else {
-                high = middle;
-            }
+        if let Some(block) = self.candidates.pop_front() {
+            return self.read_block(block, filter);
         }
-        Ok(low)
+        let chunk = self.next_chunk;
+        self.next_chunk += 1;
+        let work = self.read_candidates(chunk, terms)?;
+        // Every page reads the first chunk. If that counted, pages would hardly get further.
+        Ok(if chunk == self.first_chunk { 0 } else { work })
     }
 
-    /// The first plant of a block of a chunk.
-    fn first_plant(&mut self, chunk: usize, block: usize) -> anyhow::Result<PlantId> {
-        let page = block / BLOCKS_OF_A_PAGE;
-        if !matches!(&self.page, Some((of, number, _)) if (*of, *number) == (chunk, page)) {
-            let read = self.table.get(Map::Search, &index_keys::page(chunk, page)?)?.flatten();
-            let read = read.context("a search index lacks blocks")?;
-            self.page = Some((chunk, page, read));
-        }
-        let page = self.page.as_ref().map(|(.., page)| page.as_chunks::<8>().0);
-        let key = page.and_then(|page| page.get(block % BLOCKS_OF_A_PAGE));
-        keys::plant_of(key.context("a search index lacks a block")?)
+    /// The blocks of a chunk; none behind the last chunk.
+    fn blocks_of(&self, chunk: usize) -> Range<usize> {
+        let begin = |chunk| {
+            let begin = self.chunk_begins.get(chunk).map(|begin| *begin as usize);
+            begin.unwrap_or(self.table.first_plants.len())
+        };
+        begin(chunk)..begin(chunk + 1)
     }
 
-    fn read_block(&mut self, first_plant: PlantId, filter: &PlantFilter) -> anyhow::Result<usize> {
-        let block = self.table.block_of(Map::Plants, &keys::plant_key(first_plant))?;
+    fn read_block(&mut self, block: usize, filter: &PlantFilter) -> anyhow::Result<usize> {
+        let first_key = self.table.first_plants.get(block);
+        let first_key = first_key.context("a search index names a block that is not there")?;
+        let block = self.table.block_of(Map::Plants, first_key)?;
         let mut block = block.context("a search index names a block that is not there")?;
         let mut work = 0;
         while block.advance()? {
@@ -169,15 +146,20 @@ impl TableSearch {
 
     /// Reads which blocks of a chunk may have all the terms, and takes those that the search has not passed.
     fn read_candidates(&mut self, chunk: usize, terms: &Terms) -> anyhow::Result<usize> {
-        let (blocks, work) = self.blocks_with(chunk, terms)?;
-        let first = if chunk == self.first_chunk { self.first_block(chunk)? } else { 0 };
-        self.candidates = blocks.ones().filter(|block| *block >= first).collect();
+        let blocks = self.blocks_of(chunk);
+        let (with_terms, work) = self.blocks_with(chunk, blocks.len(), terms)?;
+        let candidates = with_terms.ones().map(|block| blocks.start + block);
+        self.candidates = candidates.filter(|block| *block >= self.first_block).collect();
         Ok(work)
     }
 
     /// The blocks of a chunk that may have all the terms, and how much work finding them was.
-    fn blocks_with(&self, chunk: usize, terms: &Terms) -> anyhow::Result<(FixedBitSet, usize)> {
-        let blocks = self.chunks[chunk].blocks as usize;
+    fn blocks_with(
+        &self,
+        chunk: usize,
+        blocks: usize,
+        terms: &Terms,
+    ) -> anyhow::Result<(FixedBitSet, usize)> {
         let mut work = 0;
         let mut candidates = FixedBitSet::with_capacity(blocks);
         candidates.insert_range(..);

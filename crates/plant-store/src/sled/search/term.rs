@@ -6,17 +6,17 @@ use std::ops::Range;
 use plant_domain::PlantFilter;
 
 /// How many bits a character takes: Unicode scalar values are less than 2^21.
-const CHARACTER_BITS: u32 = 21;
+const CHARACTER_BITS: usize = 21;
 
-/// How many characters a gram has.
-const GRAM_CHARACTERS: usize = 3;
+/// How many characters a gram has. Longer grams rule out more blocks, and an index has more of them.
+const GRAM_CHARACTERS: usize = 4;
 
 /// A search looks up at most this many grams of a part. Further grams rarely rule out more blocks.
 const MOST_GRAMS: usize = 8;
 
-/// Up to three consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a
+/// Up to four consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a
 /// gram; after the last character, zeros fill the gram up.
-pub(crate) type Gram = u64;
+pub(crate) type Gram = u128;
 
 /// The grams of a folded text, from the last to the first.
 pub(crate) fn grams(folded: &str) -> impl Iterator<Item = Gram> {
@@ -28,7 +28,7 @@ pub(crate) fn grams(folded: &str) -> impl Iterator<Item = Gram> {
 
 /// The gram of this character alone.
 fn first(character: char) -> Gram {
-    Gram::from(u32::from(character)) << (2 * CHARACTER_BITS)
+    Gram::from(u32::from(character)) << ((GRAM_CHARACTERS - 1) * CHARACTER_BITS)
 }
 
 /// The bytes of a gram in a key.
@@ -45,27 +45,25 @@ pub(crate) fn tag_term(tag: &str) -> Vec<u8> {
 pub(crate) struct Terms {
     /// A plant that matches has all of these.
     pub(crate) all_of: Vec<Vec<u8>>,
-    /// A plant that matches has one of these, if this is given: the grams that begin with a part of one or two characters.
+    /// A plant that matches has one of these, if this is given: the grams that begin with a part that is shorter than a gram.
     pub(crate) one_of: Option<Range<Vec<u8>>>,
 }
 
 impl Terms {
     pub(crate) fn of(filter: &PlantFilter) -> Self {
         let part = filter.folded_name_part().unwrap_or_default();
+        let grams: Vec<Gram> = grams(part).collect();
         // The last grams of the part reach over its end, and in a name, any character may follow there.
-        let whole: Vec<Gram> = grams(part).skip(GRAM_CHARACTERS - 1).collect();
-        let spread = whole.len().div_ceil(MOST_GRAMS).max(1);
-        let whole: BTreeSet<Gram> = whole.into_iter().step_by(spread).collect();
-        let all_of = filter.tag().map(tag_term).into_iter().chain(whole.into_iter().map(gram_term));
-        let free_characters = match part.chars().count() {
-            1 => Some(2),
-            2 => Some(1),
-            _ => None,
-        };
-        let one_of = grams(part).last().zip(free_characters).map(|(least, free)| {
-            gram_term(least)..gram_term(least + (1 << (CHARACTER_BITS * free)))
+        let whole = grams.get(GRAM_CHARACTERS - 1..).unwrap_or_default();
+        let spread = (0..MOST_GRAMS).map(|number| number * whole.len() / MOST_GRAMS);
+        let looked_up: BTreeSet<Gram> =
+            spread.filter_map(|place| whole.get(place).copied()).collect();
+        let looked_up = looked_up.into_iter().map(gram_term);
+        let one_of = grams.last().filter(|_| whole.is_empty()).map(|least| {
+            let free_characters = GRAM_CHARACTERS - grams.len();
+            gram_term(*least)..gram_term(least + (1 << (CHARACTER_BITS * free_characters)))
         });
-        Self { all_of: all_of.collect(), one_of }
+        Self { all_of: filter.tag().map(tag_term).into_iter().chain(looked_up).collect(), one_of }
     }
 }
 

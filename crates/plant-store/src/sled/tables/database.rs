@@ -51,8 +51,8 @@ impl Map {
     }
 }
 
-/// The tree with the pieces of the Bloom filter.
-const FILTER: &str = "filter";
+/// The tree with the pieces of what an open table keeps in memory.
+const KEPT: &str = "kept";
 
 /// The key of the summary, in sled's default tree.
 const SUMMARY: &str = "summary";
@@ -70,7 +70,7 @@ pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
 struct Trees {
     database: ::sled::Db,
     maps: [::sled::Tree; Map::ALL.len()],
-    filter: ::sled::Tree,
+    kept: ::sled::Tree,
 }
 
 /// An open database. Each map holds blocks by their first keys.
@@ -85,7 +85,7 @@ pub(super) struct Database {
 pub(crate) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
 
 /// How often a block that was read alone is touched. More touches keep less memory, and each takes about 0.4 µs.
-const TOUCHES: u32 = 4;
+const TOUCHES: u32 = 2;
 
 /// Reads a block once more. Its page is in memory, so that is cheap, and each read brings the next eviction nearer.
 fn touch(map: &::sled::Tree, first_key: &[u8]) -> ::sled::Result<()> {
@@ -120,8 +120,8 @@ impl Database {
                         database.open_tree(plants)?,
                         database.open_tree(search)?,
                     ];
-                    let filter = database.open_tree(FILTER)?;
-                    return Ok(Trees { database, maps, filter });
+                    let kept = database.open_tree(KEPT)?;
+                    return Ok(Trees { database, maps, kept });
                 }
             }
         };
@@ -175,20 +175,21 @@ impl Database {
         guard(|| trees.database.get(SUMMARY))?.context("it has no summary")
     }
 
-    /// Adds a piece of the filter. Pieces are in the order of their numbers.
-    pub(super) fn write_filter(&self, number: u32, piece: Vec<u8>) -> anyhow::Result<()> {
+    /// Adds a piece of what an open table keeps in memory. Pieces are in the order of their numbers.
+    pub(super) fn write_kept(&self, number: u32, piece: Vec<u8>) -> anyhow::Result<()> {
         let trees = self.trees()?;
-        guard(|| trees.filter.insert(number.to_be_bytes(), piece).map(drop))
+        guard(|| trees.kept.insert(number.to_be_bytes(), piece).map(drop))
     }
 
-    pub(super) fn filter(&self) -> anyhow::Result<Vec<u8>> {
+    /// What an open table keeps in memory.
+    pub(super) fn kept(&self) -> anyhow::Result<Vec<u8>> {
         let trees = self.trees()?;
         let read = || {
-            let mut filter = Vec::new();
-            for piece in &trees.filter {
-                filter.extend_from_slice(&piece?.1);
+            let mut kept = Vec::new();
+            for piece in &trees.kept {
+                kept.extend_from_slice(&piece?.1);
             }
-            Ok(filter)
+            Ok(kept)
         };
         guard(read)
     }

@@ -28,8 +28,8 @@ pub(crate) struct Summary {
     pub(crate) plant_entries: u64,
     /// What each map holds.
     pub(crate) contents: [Contents; Map::ALL.len()],
-    /// Of the Bloom filter.
-    pub(super) filter_checksum: u64,
+    /// Of what an open table keeps in memory.
+    pub(super) kept_checksum: u64,
 }
 
 /// The blocks of a map.
@@ -58,8 +58,11 @@ pub(super) fn check_contents(
 ) -> anyhow::Result<()> {
     let kept: Summary = whole(&database.summary()?).context("its summary is damaged")?;
     ensure!(kept == *summary, "its summary is not the one that was written");
-    let filter = xxh3_64(&database.filter()?);
-    ensure!(filter == summary.filter_checksum, "its Bloom filter is not the one that was written");
+    let kept = xxh3_64(&database.kept()?);
+    ensure!(
+        kept == summary.kept_checksum,
+        "its Bloom filter or its first plants are not those that were written"
+    );
     for (map, expected) in Map::ALL.into_iter().zip(&summary.contents) {
         let (mut found, mut blocks) = (Contents::default(), database.blocks_from(map, &[])?);
         while let Some((first_key, block)) = blocks.next()? {

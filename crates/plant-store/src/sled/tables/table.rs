@@ -20,10 +20,15 @@ pub(crate) struct Table {
     pub(crate) summary: Summary,
     folder: PathBuf,
     filter: BloomFilter,
+    /// The first keys of the blocks of plants, so that the search finds a block by its number.
+    pub(crate) first_plants: Vec<PlantKey>,
     pub(super) database: Database,
     /// Whether the table has so many pages that reads of single blocks touch them: see [`Database::open`].
     touches: bool,
 }
+
+/// The key of a plant.
+pub(crate) type PlantKey = [u8; 8];
 
 /// With more blocks than this, a table has more pages than it should keep in memory.
 const BLOCKS_WITHOUT_TOUCH: u64 = 8 * 1024;
@@ -39,12 +44,18 @@ impl Table {
         let open = || {
             let database = Database::open(folder, cache_bytes)?;
             let summary: Summary = whole(&database.summary()?).context("its summary is damaged")?;
-            let filter = database.filter()?;
-            ensure!(xxh3_64(&filter) == summary.filter_checksum, "its Bloom filter is damaged");
-            let filter = BloomFilter::from_bytes(&filter)?;
+            let kept = database.kept()?;
+            let is_right = xxh3_64(&kept) == summary.kept_checksum;
+            ensure!(is_right, "its Bloom filter or its first plants are damaged");
+            let plant_blocks = usize::try_from(summary.contents[Map::Plants as usize].blocks)?;
+            let filter_bytes = kept.len().checked_sub(plant_blocks * size_of::<PlantKey>());
+            let filter_bytes = filter_bytes.context("it lacks first plants")?;
+            let (filter, first_plants) = kept.split_at(filter_bytes);
+            let filter = BloomFilter::from_bytes(filter)?;
+            let first_plants = first_plants.as_chunks().0.to_vec();
             let blocks: u64 = summary.contents.iter().map(|contents| contents.blocks).sum();
             let (folder, touches) = (folder.to_owned(), blocks > BLOCKS_WITHOUT_TOUCH);
-            anyhow::Ok(Self { metadata, summary, folder, filter, database, touches })
+            anyhow::Ok(Self { metadata, summary, folder, filter, first_plants, database, touches })
         };
         let opened = seal::open_unchanged(folder, open).map_err(of_disk);
         opened.with_context(|| format!("cannot open the table {}", folder.display()))
@@ -64,7 +75,8 @@ impl Table {
         })?;
         let summary = database.summary().and_then(|summary| whole(&summary)).unwrap_or_default();
         let filter = BloomFilter::with_room_for(0);
-        Ok(Self { metadata, summary, folder: name, filter, database, touches: false })
+        let first_plants = Vec::new();
+        Ok(Self { metadata, summary, folder: name, filter, first_plants, database, touches: false })
     }
 
     /// What a map holds.

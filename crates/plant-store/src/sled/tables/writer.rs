@@ -11,9 +11,10 @@ use super::bloom_filter::BloomFilter;
 use super::database::{Database, FILL_CACHE_BYTES, Map, of_disk};
 use super::seal::{Advances, Unsealed};
 use super::summary::{Contents, Summary};
+use super::table::PlantKey;
 
-/// A tree holds the filter in pieces of this many words.
-const FILTER_PIECE_WORDS: usize = 512;
+/// A tree holds what an open table keeps in memory in pieces of this many words.
+const PIECE_WORDS: usize = 512;
 
 /// A table that is being filled, in a folder of its own.
 pub(crate) struct TableWriter {
@@ -22,6 +23,8 @@ pub(crate) struct TableWriter {
     blocks: [BlockBuilder; Map::ALL.len()],
     contents: [Contents; Map::ALL.len()],
     filter: BloomFilter,
+    /// The first keys of the blocks of plants.
+    first_plants: Vec<PlantKey>,
     advances: Advances,
 }
 
@@ -44,6 +47,7 @@ impl TableWriter {
             blocks: <[BlockBuilder; Map::ALL.len()]>::default(),
             contents: <[Contents; Map::ALL.len()]>::default(),
             filter: BloomFilter::with_room_for(plants),
+            first_plants: Vec::new(),
             advances,
         })
     }
@@ -70,6 +74,10 @@ impl TableWriter {
 
     fn end_block(&mut self, map: Map) -> anyhow::Result<()> {
         let (first_key, block) = self.blocks[map as usize].take();
+        if map == Map::Plants {
+            let key = first_key[..].try_into();
+            self.first_plants.push(key.context("the key of a plant has a wrong length")?);
+        }
         self.contents[map as usize].add(&first_key, &block);
         let inserted = self.database.insert(map, &first_key, block).map_err(of_disk);
         inserted.with_context(|| format!("cannot write {}", self.folder.display()))?;
@@ -87,16 +95,18 @@ impl TableWriter {
                 self.end_block(map)?;
             }
         }
-        let Self { folder, database, contents, filter, advances, .. } = self;
+        let Self { folder, database, contents, filter, first_plants, advances, .. } = self;
         let finish = || {
+            let first_plants = first_plants.chunks(PIECE_WORDS).map(<[PlantKey]>::as_flattened);
+            let pieces = filter.pieces(PIECE_WORDS).chain(first_plants.map(<[u8]>::to_vec));
             let mut checksum = Xxh3Default::new();
-            for (number, piece) in (0..).zip(filter.pieces(FILTER_PIECE_WORDS)) {
+            for (number, piece) in (0..).zip(pieces) {
                 checksum.update(&piece);
-                database.write_filter(number, piece)?;
+                database.write_kept(number, piece)?;
                 advances()?;
             }
-            let filter_checksum = checksum.digest();
-            let summary = Summary { sequences, plant_entries, contents, filter_checksum };
+            let kept_checksum = checksum.digest();
+            let summary = Summary { sequences, plant_entries, contents, kept_checksum };
             database.write_summary(&postcard::to_stdvec(&summary)?)?;
             database.end_segment()?;
             database.flush()?;
