@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             AtLeast(0.8, None),
             results.ratios(IMPORT, PLANTD, BEFORE),
         ),
-        ("most memory, MB", AtMost(450.0, None), memory(PLANTD)),
+        ("most memory, MB", AtMost(600.0, None), memory(PLANTD)),
         ("ready after a clean stop, s", AtMost(3.5, None), seconds(PLANTD)),
     ]);
     let costs = stores.iter().map(|(plantd, _, bytes_a_plant)| {

@@ -13,7 +13,7 @@ use super::load::{self, new_ledgers};
 use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
 use crate::SMALL_LIMITS;
 
-const ROOM: &str = "size=312m";
+const ROOM: &str = "size=336m";
 const ADVICE: &[&str] = &["has room"];
 
 /// Room for the log of the server and its tokens, but not for the changes that wait for compaction.

@@ -18,7 +18,7 @@ use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
 pub(crate) const MIB: u64 = 1024 * 1024;
 
 /// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable, whose search
-/// index takes eleven times the room of its names when they are long and their characters hardly repeat; and both segments of
+/// index takes twelve times the room of its names when they are long and their characters hardly repeat; and both segments of
 /// the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends take room too.
 pub(crate) const RESERVE_BYTES: u64 = 128 * MIB;
 

@@ -85,7 +85,7 @@ pub(super) struct Database {
 pub(crate) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
 
 /// How often a block that was read alone is touched. More touches keep less memory, and each takes about 0.4 µs.
-const TOUCHES: u32 = 2;
+const TOUCHES: u32 = 4;
 
 /// Reads a block once more. Its page is in memory, so that is cheap, and each read brings the next eviction nearer.
 fn touch(map: &::sled::Tree, first_key: &[u8]) -> ::sled::Result<()> {
