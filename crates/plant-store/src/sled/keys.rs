@@ -36,8 +36,12 @@ pub(crate) fn event_of(key: &[u8]) -> anyhow::Result<u64> {
 
 /// The id in the key of a plant.
 pub(crate) fn plant_of(key: &[u8]) -> anyhow::Result<PlantId> {
-    let id = key.try_into().context("the key of a plant has a wrong length")?;
-    Ok(PlantId::from((u64::from_be_bytes(id) ^ (1 << 63)).cast_signed()))
+    Ok(plant_of_key(key.try_into().context("the key of a plant has a wrong length")?))
+}
+
+/// The id in the key of a plant that has the right length.
+pub(crate) fn plant_of_key(key: [u8; 8]) -> PlantId {
+    PlantId::from((u64::from_be_bytes(key) ^ (1 << 63)).cast_signed())
 }
 
 /// The tag in the key of a count.

@@ -87,7 +87,7 @@ impl TableSearch {
         }
         let block = self.candidates.front().copied();
         let block = block.unwrap_or_else(|| self.blocks_of(self.next_chunk).start);
-        let first_plant = keys::plant_of(self.table.first_plants.get(block)?).ok()?;
+        let first_plant = keys::plant_of_key(*self.table.first_plants.get(block)?);
         Some(Upcoming { id: first_plant.max(self.from), is_match: false })
     }
 

@@ -8,7 +8,8 @@ use plant_domain::PlantFilter;
 /// How many bits a character takes: Unicode scalar values are less than 2^21.
 const CHARACTER_BITS: usize = 21;
 
-/// How many characters a gram has. Longer grams rule out more blocks, and an index has more of them.
+/// How many characters a gram has. Longer grams rule out more blocks, and take more room. Another number is another format of
+/// tables.
 const GRAM_CHARACTERS: usize = 4;
 
 /// A search looks up at most this many grams of a part. Further grams rarely rule out more blocks.
