@@ -215,9 +215,10 @@ fn folder_to_verify() -> TestServer {
     let mut server = TestServer::start();
     let client = server.client();
     for id in 1..=4 {
-        client.create(id, "Rosa", Some("Rosaceae")).assert_plant("Rosa", Some("Rosaceae"));
+        let name = format!("Rosa {id}");
+        client.create(id, &name, Some("Rosaceae")).assert_plant(&name, Some("Rosaceae"));
     }
-    client.patch(2, r#"{"tag":null}"#).assert_plant("Rosa", None);
+    client.patch(2, r#"{"tag":null}"#).assert_plant("Rosa 2", None);
     client.delete(3).assert_no_content();
     assert_eq!(server.terminate().code(), Some(0));
     server
@@ -300,13 +301,13 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
     let export = ["export", "--data", data];
     let (rows, _) = output(&export, server.data(), 0);
     let expected = [
-        r#"{"id":1,"name":"Rosa","tag":"Rosaceae"}"#,
-        r#"{"id":2,"name":"Rosa"}"#,
-        r#"{"id":4,"name":"Rosa","tag":"Rosaceae"}"#,
+        r#"{"id":1,"name":"Rosa 1","tag":"Rosaceae"}"#,
+        r#"{"id":2,"name":"Rosa 2"}"#,
+        r#"{"id":4,"name":"Rosa 4","tag":"Rosaceae"}"#,
     ];
     assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
     let (rows, _) = output(&["export", "--data", data, "--format", "csv"], server.data(), 0);
-    assert_eq!(rows, "id,name,tag\n1,Rosa,Rosaceae\n2,Rosa,\n4,Rosa,Rosaceae\n");
+    assert_eq!(rows, "id,name,tag\n1,Rosa 1,Rosaceae\n2,Rosa 2,\n4,Rosa 4,Rosaceae\n");
 
     edit(&server.data().join("plants"), |content| {
         content.plants.insert(plant_key(2), Some(vec![1]));

@@ -29,9 +29,13 @@ inBrowser(async (browser) => {
   const insecure = await browser.signedIn({ url: INSECURE_URL.href });
   assert.equal(await insecure.evaluate(() => isSecureContext), false);
   await send("PUT", "plants/2", '{"name":"Ulmus"}');
-  await row(insecure, "2").getByText("Ulmus").waitFor();
+  for (const each of [page, insecure]) await row(each, "2").getByText("Ulmus").waitFor();
+  // The other tab sees each step before the next one: otherwise the first deletion is taken for the last, whose request
+  // the closed tab cuts off.
   await row(insecure, "2").getByRole("button", { name: "Delete" }).click();
+  await row(page, "2").waitFor({ state: "detached" });
   await insecure.getByRole("button", { name: "Undo" }).click();
+  await row(page, "2").waitFor();
   await row(insecure, "2").getByRole("button", { name: "Delete" }).click();
   await row(page, "2").waitFor({ state: "detached" });
   await insecure.close();
