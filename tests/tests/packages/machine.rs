@@ -1,6 +1,6 @@
 //! A Debian system with systemd, booted as a container.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -45,15 +45,18 @@ pub(crate) struct Machine {
     container: Process,
     root: PathBuf,
     _folder: TempDir,
+    _turn: File,
 }
 
 impl Machine {
-    /// Boots a new system.
+    /// Boots a new system, when no other one runs on this machine.
     pub(crate) fn boot() -> Option<Self> {
         let (folder, root) = copy_of_debian()?;
+        let turn = turn();
         let mut command = Command::new("setpriv");
         command.args(GUARD).args(NSPAWN).arg("--directory").arg(&root).stdin(Stdio::null());
-        let machine = Self { container: Process::spawn(&mut command), root, _folder: folder };
+        let machine =
+            Self { container: Process::spawn(&mut command), root, _folder: folder, _turn: turn };
         wait_until("the machine to boot", || {
             let boot = machine.try_run("systemctl is-active multi-user.target");
             boot.is_some_and(|output| output.status.success())
@@ -111,6 +114,17 @@ impl Drop for Machine {
         let proc = first.map(|id| Path::new("/proc").join(id));
         wait_until("the machine to end", || proc.as_ref().is_none_or(|proc| !proc.exists()));
     }
+}
+
+/// Waits until no test runs a system, and holds that off until the file is closed.
+///
+/// systemd-nspawn puts every system that it starts from one control group into the same control group below that one.
+/// The systemd of one system would find the processes of the other among those of its own services.
+fn turn() -> File {
+    let path = std::env::temp_dir().join("plantd-test-machine.lock");
+    let file = File::create(path).expect("a file can be created");
+    file.lock().expect("it can be locked");
+    file
 }
 
 fn child_of(id: &str) -> Option<String> {
