@@ -463,7 +463,10 @@ fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
         promise: "A start that meets a disk error says so, and the next one has everything",
         disturbances: format!("{starts} starts, {disturbed} of them met a fault"),
         losses: format!("0 of {starts} databases"),
-        details: format!("{refused} of the starts ended with 74"),
+        details: format!(
+            "{refused} of the starts ended with 74, and {} went on and lacked nothing",
+            disturbed - refused
+        ),
     }
     .print();
 }
