@@ -289,7 +289,7 @@ fn a_backup_needs_its_scope_and_a_token_with_that_scope_does_nothing_else() {
     let token = |scope| create_token(server.data(), &["--name", scope, "--scope", scope]);
     let [backup, read, metrics] = ["backup", "read", "metrics"].map(token);
     let client = server.client();
-    wait_until("the tokens", || client.with_token(&backup).get("/metrics").status == 200);
+    wait_until("the tokens", || client.with_token(&metrics).get("/metrics").status == 200);
     let of_backup = client.with_token(&backup);
     let answer = of_backup.get("/backup");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(BACKUP)));

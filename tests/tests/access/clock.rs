@@ -18,7 +18,7 @@ fn a_token_that_has_expired_stays_refused_when_the_clock_is_set_back() {
     let expiring = create_token(server.data(), &["--name", "expiring", "--expires", "1h"]);
     let lasting = create_token(server.data(), &["--name", "lasting", "--expires", "90d"]);
     let [expiring, lasting] = [expiring, lasting].map(|token| server.client().with_token(&token));
-    wait_until("the server to take the token", || expiring.read(1).status == 404);
+    wait_until("the server to take both tokens", || lasting.read(1).status == 404);
 
     clock.set_offset(2 * HOUR);
     expiring.read(1).assert_error(401, 2002);
