@@ -210,7 +210,8 @@ fn the_folder_is_plantd_data_unless_said_otherwise() {
     assert!(folder.path().join("plantd-data").is_dir());
 }
 
-/// A folder with three plants, and the six events that led to them, which no server has open.
+/// A folder with three plants, and the six events that led to them, which no server has open. No two plants have the same
+/// name, so the search index shows whether one is missing.
 fn folder_to_verify() -> TestServer {
     let mut server = TestServer::start();
     let client = server.client();

@@ -30,8 +30,8 @@ inBrowser(async (browser) => {
   assert.equal(await insecure.evaluate(() => isSecureContext), false);
   await send("PUT", "plants/2", '{"name":"Ulmus"}');
   for (const each of [page, insecure]) await row(each, "2").getByText("Ulmus").waitFor();
-  // The other tab sees each step before the next one: otherwise the first deletion is taken for the last, whose request
-  // the closed tab cuts off.
+  // Each step reaches the other tab before the next one. Otherwise this test takes the first deletion for the last, and
+  // cancels the request of the last by closing its tab.
   await row(insecure, "2").getByRole("button", { name: "Delete" }).click();
   await row(page, "2").waitFor({ state: "detached" });
   await insecure.getByRole("button", { name: "Undo" }).click();

@@ -116,10 +116,10 @@ impl Drop for Machine {
     }
 }
 
-/// Waits until no test runs a system, and holds that off until the file is closed.
+/// Waits until no other system runs on this machine. No other one boots until the file is closed.
 ///
-/// systemd-nspawn puts every system that it starts from one control group into the same control group below that one.
-/// The systemd of one system would find the processes of the other among those of its own services.
+/// systemd-nspawn starts all systems of this machine in one control group. With two of them at once, the systemd of one finds
+/// processes of the other among those of its own services, and cannot kill them.
 fn turn() -> File {
     let path = std::env::temp_dir().join("plantd-test-machine.lock");
     let file = File::create(path).expect("a file can be created");
