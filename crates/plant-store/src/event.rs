@@ -130,10 +130,14 @@ impl Default for EventRetention {
     }
 }
 
-/// The milliseconds of a time since 1970 in UTC; 0 for an earlier time, which only a wrong clock shows.
+/// The last time that is stored, 9999-12-30T22:00:00.999Z in milliseconds since 1970: RFC 3339 can write it with any offset.
+pub(crate) const MAX_AT_MS: u64 = 253_402_207_200_999;
+
+/// The milliseconds of a time since 1970 in UTC. For a time before, and for one after [`MAX_AT_MS`], which only a wrong clock
+/// shows, the nearest one between them.
 pub(crate) fn to_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since.as_millis()).unwrap_or(MAX_AT_MS).min(MAX_AT_MS)
 }
 
 /// The inverse of [`to_millis`].

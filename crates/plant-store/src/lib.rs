@@ -3,7 +3,7 @@
 //! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
 //! - [`SledRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`SledInspection`]
 //!   inspects such a database, even a damaged one.
-//! - [`Backup`] is such a database in one moment, as a stream. [`BackupFile`] proves a backup and restores it, and [`PointInTime`]
+//! - [`Backup`] is such a database in one moment, as a stream. [`BackupReader`] proves a backup and restores it, and [`PointInTime`]
 //!   brings it up to a later moment.
 //! - [`write`](mod@write) decides a write for any store, and the feature `conformance` tests a store against the contract.
 //!
@@ -41,8 +41,8 @@ pub mod write;
 #[doc(hidden)]
 pub use self::sled::internal;
 pub use self::sled::{
-    Backup, BackupFile, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST,
-    PointInTime, Position, Pruned, RestoreError, Restored, SledConfig, SledInspection,
+    Backup, BackupReader, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST,
+    LeftOut, PointInTime, Position, Pruned, RestoreError, Restored, SledConfig, SledInspection,
     SledRepository, Until, Verification, prune_archive,
 };
 pub use self::write::{Created, Put};

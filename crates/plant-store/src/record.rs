@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use plant_domain::{Plant, PlantId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -61,6 +61,7 @@ impl<'a> PlantRecord<'a> {
 
     /// The plant of the record. Applies the rules again: a record that breaks one is damaged.
     pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
+        ensure!(self.revision > 0, "the record of plant {id} has no revision");
         let plant = Plant::new(self.name, self.tag.map(str::to_owned))
             .with_context(|| format!("the record of plant {id} breaks the rules"))?;
         Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use plant_domain::{NewPlant, PlantId};
 use plant_store::conformance::damage::copy_as_killed;
 use plant_store::{
-    BackupFile, Event, EventCursor, EventsAfter, IdempotencyDigest, OnConflict, OpenError,
+    BackupReader, Event, EventCursor, EventsAfter, IdempotencyDigest, LeftOut, OnConflict, OpenError,
     PlantRepository, PointInTime, Position, Preconditions, RestoreError, Revision, StoreError,
     StoredPlant, Until, prune_archive,
 };
@@ -103,11 +103,11 @@ async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
     change_often(&store, 100, &mut chance).await;
     let lost = store.repository().newest_event().await.expect("reads");
 
-    let file = BackupFile::open(&backup).expect("it is whole");
-    let found = file.verify(&|_| ()).expect("reads");
+    let reader = BackupReader::open(&backup).expect("it is a backup");
+    assert_eq!(reader.position().cursor, newest);
+    let found = reader.verify(&|_| ()).expect("reads");
     assert!(found.agrees(), "{found:?}");
     assert_eq!(found.plants, plants.len() as u64);
-    assert_eq!(file.position().cursor, newest);
     let restored = restore(&backup, &store.path("restored"), None);
     assert_eq!(plants_of(&restored).await, plants);
     let repeated = restored.create(plant, Some(digest)).await.expect("it is the same create");
@@ -165,7 +165,7 @@ async fn a_moment_that_the_backup_and_the_archive_do_not_have_is_refused() {
     let backup = store.back_up("backup").await;
     record(&store, 20, &mut chance, &mut history).await;
     store.close().await;
-    let backup = BackupFile::open(&backup).expect("it is whole");
+    let backup = BackupReader::open(&backup).expect("it is whole");
     let last = history.last().expect("there are changes").event.cursor;
     let of = |revision: u64, log| Until::Cursor(EventCursor { revision: revision.into(), log });
     for (limit, words) in [
@@ -224,7 +224,7 @@ async fn a_backup_that_is_damaged_anywhere_is_refused_and_the_place_is_named() {
     let mut found_by_verification = 0;
     for bytes in damaged(&whole, &mut chance) {
         fs::write(&path, &bytes).expect("writes");
-        let opened = match BackupFile::open(&path) {
+        let opened = match BackupReader::open(&path) {
             Ok(opened) => opened,
             Err(OpenError::Damaged(refusal)) => {
                 assert!(refusal.to_string().contains(&name), "{refusal}");
@@ -237,6 +237,7 @@ async fn a_backup_that_is_damaged_anywhere_is_refused_and_the_place_is_named() {
         let all = found.disagreements.join("\n");
         assert!(all.contains(&format!("{name}, bytes ")), "the place is missing: {all}");
         let to = store.path("restored");
+        let opened = BackupReader::open(&path).expect("its head is whole");
         let refusal = opened.restore(&to, None, &|_| ()).expect_err("it is damaged");
         let RestoreError::Damaged(refusal) = refusal else { panic!("{refusal}") };
         assert!(refusal.to_string().contains(&format!("{name}, bytes ")), "{refusal}");
@@ -255,13 +256,31 @@ async fn the_end_of_another_backup_is_refused() {
         fs::read(store.back_up(name).await).expect("reads")
     };
     let (mut mixed, other) = (back_up("Salix").await, back_up("Populus").await);
-    let end = |backup: &[u8]| backup.windows(8).rposition(|it| it == b"plbkend1").expect("an end");
-    mixed.truncate(end(&mixed));
-    mixed.extend_from_slice(&other[end(&other)..]);
+    mixed.truncate(end_of(&mixed));
+    mixed.extend_from_slice(&other[end_of(&other)..]);
     let path = store.path("mixed");
     fs::write(&path, mixed).expect("writes");
-    let Err(OpenError::Damaged(refusal)) = BackupFile::open(&path) else { panic!("it is taken") };
-    assert!(refusal.to_string().contains("its end is that of another backup"), "{refusal}");
+    let open = || BackupReader::open(&path).expect("its head is whole");
+    let found = open().verify(&|_| ()).expect("reads");
+    let words = "the end is that of another backup";
+    assert!(found.disagreements.iter().any(|finding| finding.contains(words)), "{found:?}");
+    let refusal = open().restore(&store.path("restored"), None, &|_| ()).expect_err("it is mixed");
+    assert!(refusal.to_string().contains(words), "{refusal}");
+}
+
+/// Where the last frame of a backup begins.
+fn end_of(backup: &[u8]) -> usize {
+    const MAGIC_BYTES: usize = 8;
+    const HEAD_BYTES: usize = 13;
+    let mut frame = MAGIC_BYTES;
+    loop {
+        let length = backup[frame + 1..].first_chunk().expect("a length");
+        let next = frame + HEAD_BYTES + u32::from_le_bytes(*length) as usize;
+        if next == backup.len() {
+            return frame;
+        }
+        frame = next;
+    }
 }
 
 /// Runs a store, and returns the pieces of its archive, one for each of two changes.
@@ -305,7 +324,7 @@ async fn pieces_of_another_store_and_of_another_history_of_the_same_store_are_re
     let of_other = two_pieces(&mut other, "Rosa").await;
     let of_fork = two_pieces(&mut fork, "Salix").await;
     assert_eq!(pieces[1].file_name(), of_fork[1].file_name());
-    let backup = BackupFile::open(&backup).expect("it is whole");
+    let backup = BackupReader::open(&backup).expect("it is whole");
     let all = PointInTime::newest(store.archive());
     backup.verify_archive(&all).expect("it is whole");
     for (foreign, words) in [(&of_other[1], "its name says"), (&of_fork[1], "of another history")] {
@@ -331,10 +350,11 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
     store.close().await;
     let pieces = pieces_of(store.archive());
     assert!(pieces.len() >= 5, "{pieces:?}");
-    let backup_file = BackupFile::open(&backup).expect("it is whole");
+    let reader = BackupReader::open(&backup).expect("it is whole");
     let all = PointInTime::newest(store.archive());
     let last = history.last().expect("there are changes");
-    let whole = backup_file.verify_archive(&all).expect("it is whole");
+    let (whole, left_out) = reader.verify_archive(&all).expect("it is whole");
+    assert_eq!(left_out, LeftOut::default());
     assert_eq!(whole, Position { cursor: last.event.cursor, at: last.event.at });
 
     // What a piece must follow.
@@ -344,7 +364,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
         first.parse::<u64>().expect("a number") - 1
     };
     let assert_whole_up_to = |sequence: u64, words: &str| {
-        let refusal = backup_file.verify_archive(&all).expect_err("it is damaged");
+        let refusal = reader.verify_archive(&all).expect_err("it is damaged");
         let RestoreError::NotWhole { whole_up_to, cause } = refusal else { panic!("{refusal}") };
         assert_eq!(whole_up_to.cursor.revision, Revision::from(sequence), "{cause}");
         assert!(cause.to_string().contains(words), "{cause}");
@@ -358,7 +378,8 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
         assert_whole_up_to(before(second), &name);
     }
     // A restore reads an archive as a verification does. Its offer holds.
-    let refused = backup_file.restore(&store.path("refused"), Some(&all), &|_| ());
+    let again = BackupReader::open(&backup).expect("it is whole");
+    let refused = again.restore(&store.path("refused"), Some(&all), &|_| ());
     assert!(matches!(refused, Err(RestoreError::NotWhole { .. })), "{refused:?}");
     let cursor = assert_whole_up_to(before(second), &name);
     let offered = until(store.archive(), Until::Cursor(cursor));
@@ -376,7 +397,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
     fs::write(third, &bytes).expect("writes");
     assert_whole_up_to(before(third), "its changes are not those that its name says");
     fs::write(third, of_third).expect("writes");
-    assert_eq!(backup_file.verify_archive(&all).expect("it is whole again"), whole);
+    assert_eq!(reader.verify_archive(&all).expect("it is whole again").0, whole);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -397,7 +418,7 @@ async fn changes_that_were_made_without_the_archive_are_a_gap() {
     let lost = metrics.iter().find(|it| it.name() == "plantd_archive_lost_changes_total");
     let lost = lost.expect("there is an archive").get_metric()[0].get_counter().get_value();
     store.close().await;
-    let refusal = BackupFile::open(&backup)
+    let refusal = BackupReader::open(&backup)
         .expect("it is whole")
         .verify_archive(&PointInTime::newest(store.archive()))
         .expect_err("there is a gap");
@@ -492,7 +513,7 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     let empty = store.back_up("empty").await;
     store.close().await;
     let verified = |backup: &Path, archive: &Path| {
-        BackupFile::open(backup).expect("it is whole").verify_archive(&PointInTime::newest(archive))
+        BackupReader::open(backup).expect("it is whole").verify_archive(&PointInTime::newest(archive))
     };
     verified(&empty, store.archive()).expect("nothing happened since");
     store.open();
@@ -560,7 +581,7 @@ async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
     assert_eq!(pruned.pieces, 3);
     let left: Vec<bool> = pieces.iter().map(|piece| piece.exists()).collect();
     assert_eq!(left[..5], [false, false, false, true, true]);
-    let backup = BackupFile::open(&backup).expect("it is whole");
+    let backup = BackupReader::open(&backup).expect("it is whole");
     backup
         .verify_archive(&PointInTime::newest(store.archive()))
         .expect("a younger backup needs none");

@@ -2,12 +2,12 @@
 //! value's bytes, encoded again, for comparison.
 
 use std::fmt::Debug;
-use std::io::Write as _;
+use std::io::Cursor;
 
 use plant_domain::PlantId;
 
 use super::backup::archive::{self, PieceName};
-use super::backup::file::BackupFile;
+use super::backup::reader::BackupReader;
 use super::commit::change::ChangeGroup;
 use super::commit::write_ahead_log;
 use super::manifest::Manifest;
@@ -54,9 +54,8 @@ pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
 /// How many plants a backup has with this head and these blocks, each behind the number of its map. The backup gets the right
 /// checksums and its end.
 pub fn backup(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<u64> {
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(&super::backup::sealed(head, blocks)?)?;
-    let backup = BackupFile::open(file.path())?;
+    let backup = Cursor::new(super::backup::sealed(head, blocks)?);
+    let backup = BackupReader::new(backup, "the backup".to_owned())?;
     Ok(backup.verify(&|_| ())?.plants)
 }
 

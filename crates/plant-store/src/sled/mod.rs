@@ -70,16 +70,17 @@ const IMPORTS_IN_QUEUE: usize = 2;
 const INLINE_PAGE_MAX: usize = 1_000;
 
 pub use self::backup::Backup;
-pub use self::backup::archive::reader::PointInTime;
+pub use self::backup::archive::reader::{LeftOut, PointInTime};
 pub use self::backup::archive::{Pruned, prune_archive};
-pub use self::backup::file::BackupFile;
 pub use self::backup::position::{Position, Until};
+pub use self::backup::reader::BackupReader;
 pub use self::backup::restore::Restored;
 pub use self::backup::restore_error::RestoreError;
 pub use self::config::{
     DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST, SledConfig,
 };
-pub use self::health::inspection::{SledInspection, Verification};
+pub use self::health::inspection::SledInspection;
+pub use self::health::verify::Verification;
 
 /// Keeps plants in a folder on one disk, with group commit: writes that wait at the same time share one sync of the
 /// write-ahead log, and are answered after it.

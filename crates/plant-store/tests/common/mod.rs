@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plant_domain::PlantFilter;
 use plant_store::{
-    BackupFile, EventRetention, PageRequest, PlantRepository, PointInTime, SledConfig,
+    BackupReader, EventRetention, PageRequest, PlantRepository, PointInTime, SledConfig,
     SledInspection, SledRepository, StoredPlant,
 };
 use tempfile::TempDir;
@@ -78,9 +78,10 @@ pub(crate) fn assert_sound(directory: &Path) {
 
 /// Verifies a backup, restores it, verifies the folder, and opens it.
 pub(crate) fn restore(backup: &Path, to: &Path, moment: Option<&PointInTime>) -> SledRepository {
-    let backup = BackupFile::open(backup).expect("it is whole");
-    assert!(backup.verify(&|_| ()).expect("reads").agrees());
-    backup.restore(to, moment, &|_| ()).expect("restores");
+    let open = || BackupReader::open(backup).expect("it is a backup");
+    let found = open().verify(&|_| ()).expect("reads");
+    assert!(found.agrees(), "{found:?}");
+    open().restore(to, moment, &|_| ()).expect("restores");
     assert_sound(to);
     SledRepository::open(&SledConfig::new(to)).expect("opens")
 }

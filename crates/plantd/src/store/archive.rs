@@ -1,18 +1,23 @@
 //! The archive of the write-ahead log: how it is named on the command line, and `plantd archive`.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use indicatif::{DecimalBytes, HumanCount};
 use jiff::Timestamp;
-use plant_store::{OpenError, PointInTime, Position, RestoreError, Until, prune_archive};
+use plant_store::{
+    BackupReader, LeftOut, OpenError, PointInTime, Position, RestoreError, Until, prune_archive,
+};
 
 use crate::exit::Stop;
 use crate::option_value::duration;
 use crate::transfer::output::cannot_print;
+
+/// The path that stands for standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// Which archive follows a backup, and how far.
 #[derive(Clone, Debug, Args)]
@@ -35,15 +40,26 @@ impl ArchiveOptions {
     }
 }
 
-fn until(text: &str) -> Result<Until, String> {
+fn until(text: &str) -> anyhow::Result<Until> {
     if let Ok(cursor) = text.parse() {
         return Ok(Until::Cursor(cursor));
     }
     let time: Result<Timestamp, _> = text.parse();
-    time.map(|time| Until::Time(time.into())).map_err(|_| {
-        "give a time with its offset, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as 2048-9f3a1c"
-            .to_owned()
+    time.map(|time| Until::Time(time.into())).map_err(|cause| {
+        anyhow!(
+            "{cause}; give a time with its offset, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as \
+             2048-9f3a1c"
+        )
     })
+}
+
+/// Opens a backup, or reads one from standard input.
+pub(crate) fn open_backup(file: &Path) -> Result<BackupReader, OpenError> {
+    if file == Path::new(STANDARD_INPUT) {
+        BackupReader::new(io::stdin(), "standard input".to_owned())
+    } else {
+        BackupReader::open(file)
+    }
 }
 
 /// `the change 2048-9f3a1c of 2027-01-02T03:04:05.678Z`. The position before the first change has no time.
@@ -51,6 +67,20 @@ pub(crate) fn describe(position: &Position) -> String {
     let time = Timestamp::try_from(position.at).ok().filter(|time| *time > Timestamp::UNIX_EPOCH);
     let time = time.map_or_else(String::new, |time| format!(" of {time:.3}"));
     format!("the change {}{time}", position.cursor)
+}
+
+/// What an archive has after the moment, if anything.
+pub(crate) fn describe_left_out(left_out: &LeftOut) -> Option<String> {
+    let LeftOut { changes, in_time } = *left_out;
+    let (of_all, early) = (HumanCount(changes), HumanCount(in_time));
+    match (changes, in_time) {
+        (0, _) => None,
+        (_, 0) => Some(format!("later changes in the archive, which are left out: {of_all}")),
+        _ => Some(format!(
+            "later changes in the archive, which are left out: {of_all}. The time of {early} of them is not after \
+             --until: the clock was ahead, and was set back. To include them, give the cursor of an event with --until"
+        )),
+    }
 }
 
 /// Damage is a finding; anything else is a file or a folder that cannot be used.
@@ -69,6 +99,7 @@ pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
             Stop::Findings(anyhow!("{error}; to restore up to {change}, add --until {cursor}"))
         }
         RestoreError::Damaged(_) => Stop::Findings(error.into()),
+        RestoreError::NoSuchMoment(_) => Stop::Usage(anyhow!("{error} (--until)")),
         _ => Stop::Io(error.into()),
     }
 }

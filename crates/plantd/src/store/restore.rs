@@ -1,38 +1,43 @@
 //! `plantd restore`.
 
-use std::fs::{File, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, bail};
 use clap::Args;
-use plant_store::BackupFile;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tempfile::TempDir;
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::files::directory_entry::folder_of;
-use crate::store::archive::{ArchiveOptions, describe, stop_of_open, stop_of_restore};
+use crate::store::archive::{
+    ArchiveOptions, describe, describe_left_out, open_backup, stop_of_open, stop_of_restore,
+};
 use crate::transfer::output::say;
 use crate::transfer::progress_bar;
 
 /// The mode of a data folder: for its owner alone.
 const DATA_FOLDER_MODE: u32 = 0o700;
 
+/// The name of the folder of the plants until all of them are there.
+const UNFINISHED: &str = "plants.unfinished";
+
+/// What an empty file system has.
+const LOST_AND_FOUND: &str = "lost+found";
+
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The folder is whole or not there. It has no tokens: put tokens.json into it, or the first start makes a \
+    after_help = "The folder gets all plants or none. It has no tokens: put tokens.json into it, or the first start makes a \
     new token.\nThe restored plants keep their entity tags; every cursor of an event is invalid.\n\
     Exit code 1: the backup or the archive is damaged or not whole. 74: a file or a folder cannot be used."
 )]
 pub(crate) struct RestoreOptions {
-    /// The backup (plantd backup)
+    /// The backup (plantd backup); - is standard input
     file: PathBuf,
 
-    /// The folder to make, which must not exist
+    /// The folder to make; one that is there must be empty
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 
@@ -41,51 +46,94 @@ pub(crate) struct RestoreOptions {
 }
 
 pub(crate) fn run(options: &RestoreOptions) -> Result<(), Stop> {
-    let data = &options.data;
     let begun = Instant::now();
-    let unfinished = make_unfinished(data).map_err(|cause| cannot_make(data, cause))?;
-    let backup = BackupFile::open(&options.file).map_err(stop_of_open)?;
+    let data = UnfinishedData::make(&options.data)?;
+    let backup = open_backup(&options.file).map_err(stop_of_open)?;
 
     let progress = progress_bar::of_share();
     let show = |share| progress_bar::show_share(&progress, share);
-    let plants = plants_folder(unfinished.path());
-    let restored = backup.restore(&plants, options.archive.moment().as_ref(), &show);
+    let restored = backup.restore(&data.plants(), options.archive.moment().as_ref(), &show);
     progress.finish_and_clear();
     let restored = restored.map_err(stop_of_restore)?;
-    put_in_place(unfinished, data).map_err(|cause| cannot_make(data, cause))?;
+    data.finish()?;
 
     let summary = progress_bar::summary(restored.plants, begun.elapsed());
     say(&format!("restored {summary}, up to {}", describe(&restored.position)));
+    if let Some(left_out) = describe_left_out(&restored.left_out) {
+        say(&left_out);
+    }
     Ok(())
 }
 
-/// A folder beside the one that is to be made. It disappears unless it is put in its place.
-fn make_unfinished(data: &Path) -> io::Result<TempDir> {
-    if data.symlink_metadata().is_ok() {
-        return Err(io::ErrorKind::AlreadyExists.into());
+/// A data folder without its plants. What was restored disappears with it, unless it is finished.
+struct UnfinishedData<'a> {
+    data: &'a Path,
+    /// Whether the folder was not there before.
+    is_new: bool,
+    is_finished: bool,
+    /// Keeps other restores out.
+    _lock: File,
+}
+
+impl<'a> UnfinishedData<'a> {
+    /// Makes the folder, or takes an empty one.
+    fn make(data: &'a Path) -> anyhow::Result<Self> {
+        let is_new = match DirBuilder::new().mode(DATA_FOLDER_MODE).create(data) {
+            Err(cause) if cause.kind() == ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true).with_context(|| cannot_make(data))?,
+        };
+        let lock = File::open(data).with_context(|| cannot_make(data))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => bail!("another restore writes to {}", data.display()),
+            locked => locked.with_context(|| cannot_make(data))?,
+        }
+        let data = Self { data, is_new, is_finished: false, _lock: lock };
+        data.clear().with_context(|| cannot_make(data.data))?;
+        Ok(data)
     }
-    let mut prefix = data.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_owned();
-    prefix.push(".");
-    tempfile::Builder::new()
-        .prefix(&prefix)
-        .suffix(".unfinished")
-        .permissions(Permissions::from_mode(DATA_FOLDER_MODE))
-        .tempdir_in(folder_of(data))
+
+    /// Removes what a killed restore has left. Fails if there is anything else.
+    fn clear(&self) -> anyhow::Result<()> {
+        for entry in fs::read_dir(self.data)? {
+            let name = entry?.file_name();
+            if name == UNFINISHED {
+                fs::remove_dir_all(self.plants())?;
+            } else if name != LOST_AND_FOUND {
+                bail!("a restore writes over nothing, and {name:?} is in it; choose another folder");
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of the plants that are being restored.
+    fn plants(&self) -> PathBuf {
+        self.data.join(UNFINISHED)
+    }
+
+    /// Puts the plants, which are synced, in their place.
+    fn finish(mut self) -> anyhow::Result<()> {
+        let finish = || -> io::Result<()> {
+            let plants = plants_folder(self.data);
+            renameat_with(CWD, self.plants(), CWD, plants, RenameFlags::NOREPLACE)?;
+            File::open(self.data)?.sync_all()
+        };
+        finish().with_context(|| cannot_make(self.data))?;
+        self.is_finished = true;
+        Ok(())
+    }
 }
 
-/// Gives a synced folder its name. Fails if something has that name meanwhile.
-fn put_in_place(unfinished: TempDir, data: &Path) -> io::Result<()> {
-    renameat_with(CWD, unfinished.path(), CWD, data, RenameFlags::NOREPLACE)?;
-    let _ = unfinished.keep();
-    File::open(folder_of(data))?.sync_all()
+impl Drop for UnfinishedData<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_dir_all(self.plants());
+            if self.is_new {
+                let _ = fs::remove_dir(self.data);
+            }
+        }
+    }
 }
 
-fn cannot_make(data: &Path, cause: io::Error) -> Stop {
-    let data = data.display();
-    Stop::Io(match cause.kind() {
-        io::ErrorKind::AlreadyExists => anyhow!(
-            "{data} exists, and a restore writes over nothing; choose another folder, or move this one away"
-        ),
-        _ => anyhow::Error::from(cause).context(format!("cannot make the folder {data}")),
-    })
+fn cannot_make(data: &Path) -> String {
+    format!("cannot restore into the folder {}", data.display())
 }

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::HumanCount;
-use plant_store::{BackupFile, SledConfig, SledInspection, StoreFailure, Verification};
+use plant_store::{LeftOut, SledConfig, SledInspection, StoreFailure, Verification};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::store::archive::{ArchiveOptions, describe, stop_of_open, stop_of_restore};
+use crate::store::archive::{
+    ArchiveOptions, describe, describe_left_out, open_backup, stop_of_open, stop_of_restore,
+};
 use crate::transfer::output::cannot_print;
 use crate::transfer::progress_bar;
 
@@ -20,7 +22,7 @@ use crate::transfer::progress_bar;
     folder cannot be read.\nChanges nothing."
 )]
 pub(crate) struct VerifyOptions {
-    /// The backup to check instead of a data folder
+    /// The backup to check instead of a data folder; - is standard input
     file: Option<PathBuf>,
 
     /// The folder of the plants and the tokens
@@ -51,14 +53,19 @@ fn verify_folder(data: &Path) -> Result<(), Stop> {
 }
 
 fn verify_backup(file: &Path, archive: &ArchiveOptions) -> Result<(), Stop> {
-    let backup = BackupFile::open(file).map_err(stop_of_open)?;
+    let backup = open_backup(file).map_err(stop_of_open)?;
+    let archived = match archive.moment() {
+        Some(moment) => backup.verify_archive(&moment),
+        None => Ok((backup.position(), LeftOut::default())),
+    };
     let verification = with_progress(|progress| backup.verify(progress))?;
     report(&verification, "the backup is damaged: take another one")?;
-    let mut moment = describe(&backup.position());
-    if let Some(target) = archive.moment() {
-        moment = describe(&backup.verify_archive(&target).map_err(stop_of_restore)?);
-    }
-    let said = writeln!(io::stdout(), "whole up to {moment}");
+    let (position, left_out) = archived.map_err(stop_of_restore)?;
+    let mut out = io::stdout();
+    let said = writeln!(out, "whole up to {}", describe(&position));
+    let said = said.and_then(|()| {
+        describe_left_out(&left_out).map_or(Ok(()), |left_out| writeln!(out, "{left_out}"))
+    });
     Ok(said.with_context(cannot_print)?)
 }
 

@@ -1,14 +1,14 @@
 //! `plantd backup`.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::{DecimalBytes, HumanCount, ProgressBar};
 use plant_http::transfer::BACKUP_MEDIA_TYPE;
-use plant_store::BackupFile;
+use plant_store::{BackupReader, OpenError};
 use ureq::Body;
 use ureq::http::{Method, Response};
 
@@ -49,19 +49,24 @@ pub(crate) fn run(options: &BackupOptions) -> Result<(), Stop> {
     progress.finish_and_clear();
     let length =
         copied.map_err(|broken| broken.into_stop("backup", &remote, &options.file, &output))?;
-    let backup = output.unfinished().map(BackupFile::open).transpose().map_err(|error| {
+    let of_file = output.unfinished().map(read_back).transpose().map_err(|error| {
         let what = format!("sent no whole backup: {error}");
         anyhow!(remote.not_plantd(&what))
     })?;
     output.finish().with_context(cannot_write)?;
 
     let (length, seconds) = (DecimalBytes(length), begun.elapsed().as_secs_f64());
-    let what = backup.map_or_else(String::new, |backup| {
-        let (plants, cursor) = (HumanCount(backup.plants()), backup.position().cursor);
-        format!(": {plants} plants, up to the change {cursor}")
-    });
+    let what = of_file.unwrap_or_default();
     say(&format!("backed up {length} in {seconds:.1} s{what}"));
     Ok(())
+}
+
+/// Reads a backup, comparing it with its checksums. Returns what is in it.
+fn read_back(file: &Path) -> Result<String, OpenError> {
+    let backup = BackupReader::open(file)?;
+    let (plants, cursor) = (HumanCount(backup.plants()), backup.position().cursor);
+    backup.read_to_end()?;
+    Ok(format!(": {plants} plants, up to the change {cursor}"))
 }
 
 /// Requests a backup.

@@ -2,18 +2,19 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | head | its length (8 bytes, little-endian), then a [`Head`], sealed by a checksum |
-//! | frames | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, each in a [frame](frames) |
-//! | end | an [`End`], sealed by a checksum, then its length (8 bytes, little-endian) |
+//! | beginning | the eight bytes `plbackup` |
+//! | head | a [frame](frames) with a [`Head`] |
+//! | blocks | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, a frame each |
+//! | end | a frame with an [`End`] |
 //!
 //! Every key is there once. The search index is left out, because a restore builds it. A backup writes nothing and waits for
 //! nothing: levels are merged while they are read. Tables that compaction replaces stay readable, and keep their room, until
 //! the backup ends.
 
 pub(crate) mod archive;
-pub(crate) mod file;
 mod frames;
 pub(crate) mod position;
+pub(crate) mod reader;
 pub(crate) mod restore;
 pub(crate) mod restore_error;
 
@@ -23,24 +24,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
-use xxhash_rust::xxh3::xxh3_64;
 
-use self::frames::Frames;
+use self::frames::{BlockFrames, END, FrameHead, HEAD, frame};
 use crate::StoreFailure;
 use crate::format::Format;
-use crate::sled::commit::change::{Digest, Totals};
+use crate::sled::commit::change::Totals;
 use crate::sled::compaction::merge::{MergedEntries, levels_of};
 use crate::sled::memtable::level::MemoryLevel;
-use crate::sled::sealed::Seal;
-use crate::sled::tables::Level;
+use crate::sled::tables::{EntrySource as _, Level};
 use crate::sled::tree::Snapshot;
 
-/// The lengths of the head and of the end are in this many bytes.
-pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
-
-pub(crate) const HEAD_SEAL: Seal = Seal { magic: *b"plbackup", name: "the head of a backup" };
-
-pub(crate) const END_SEAL: Seal = Seal { magic: *b"plbkend1", name: "the end of a backup" };
+/// What a backup begins with.
+const MAGIC: [u8; 8] = *b"plbackup";
 
 pub(crate) const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 1 };
 
@@ -59,55 +54,41 @@ pub(crate) struct Head {
     pub(crate) totals: Totals,
 }
 
-/// What a backup adds up to. A backup without its end is cut.
+/// Proves that nothing is missing. A backup without its end is cut.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct End {
-    /// How many plants there are.
-    pub(crate) plants: u64,
-    /// The sequence number of the last event.
-    pub(crate) last_sequence: u64,
-    /// The sum of the digests of all plants.
-    pub(crate) digest: Digest,
-    /// How many bytes all frames have.
-    pub(crate) frame_bytes: u64,
-    /// Ties the end to its head.
-    pub(crate) head_checksum: u64,
+struct End {
+    /// How many bytes the frames of all blocks have.
+    block_bytes: u64,
+    /// The checksum of the head's frame.
+    head_checksum: u64,
 }
 
-impl End {
-    /// The end of the backup with this sealed head.
-    pub(crate) fn of(totals: &Totals, head: &[u8], frame_bytes: u64) -> Self {
-        let Totals { plants, last_sequence, digest, .. } = *totals;
-        Self { plants, last_sequence, digest, frame_bytes, head_checksum: xxh3_64(head) }
-    }
-
-    fn sealed(&self) -> anyhow::Result<Vec<u8>> {
-        let end = END_SEAL.seal(&postcard::to_stdvec(self)?);
-        Ok([&end[..], &(end.len() as u64).to_le_bytes()].concat())
-    }
+/// The magic number and the frame of a head, and the checksum of that frame.
+fn beginning(head: &[u8]) -> anyhow::Result<(Vec<u8>, u64)> {
+    let checksum = FrameHead::of(HEAD, head)?.checksum;
+    Ok(([&MAGIC[..], &frame(HEAD, head)?].concat(), checksum))
 }
 
-/// A head behind its length.
-fn with_length(sealed_head: &[u8]) -> Vec<u8> {
-    [&(sealed_head.len() as u64).to_le_bytes(), sealed_head].concat()
+/// The frame of the end.
+fn end(block_bytes: u64, head_checksum: u64) -> anyhow::Result<Vec<u8>> {
+    frame(END, &postcard::to_stdvec(&End { block_bytes, head_checksum })?)
 }
 
 /// A backup with this head and these blocks of maps, with right checksums and an end.
-#[cfg(feature = "__internal")]
+#[cfg(any(test, feature = "__internal"))]
 pub(crate) fn sealed(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<Vec<u8>> {
-    let Head { totals, .. } = FORMAT.decode(head)?;
-    let head = HEAD_SEAL.seal(head);
+    let (beginning, head_checksum) = beginning(head)?;
     let mut of_blocks = Vec::new();
     for (map, block) in blocks {
-        of_blocks.extend([&frames::FrameHead::of(*map, block)?.encode(), *block].concat());
+        of_blocks.extend(frame(*map, block)?);
     }
-    let end = End::of(&totals, &head, of_blocks.len() as u64).sealed()?;
-    Ok([with_length(&head), of_blocks, end].concat())
+    let end = end(of_blocks.len() as u64, head_checksum)?;
+    Ok([beginning, of_blocks, end].concat())
 }
 
 /// A backup of a repository in one moment, as the bytes of a file. While it exists, the repository makes no other one.
 ///
-/// [`BackupFile`](crate::BackupFile) reads it.
+/// [`BackupReader`](crate::BackupReader) reads it.
 pub struct Backup {
     /// `None` at the end.
     rest: Option<Rest>,
@@ -117,12 +98,13 @@ pub struct Backup {
 
 /// What of a backup is not read yet.
 struct Rest {
-    totals: Totals,
-    sealed_head: Vec<u8>,
+    /// Empty once it was read.
+    beginning: Vec<u8>,
+    head_checksum: u64,
     entries: MergedEntries,
-    frames: Frames,
-    /// How many bytes the frames before have.
-    frame_bytes: u64,
+    frames: BlockFrames,
+    /// How many bytes the blocks before have.
+    block_bytes: u64,
 }
 
 impl Backup {
@@ -139,9 +121,10 @@ impl Backup {
         }
         levels.extend(levels_of(&tables));
         let entries = MergedEntries::new(levels, true, totals.stored_from);
-        let sealed_head = HEAD_SEAL.seal(&FORMAT.encode(&Head { event_log, totals }, 0)?);
-        let frames = Frames::default();
-        let rest = Rest { totals, sealed_head, entries, frames, frame_bytes: 0 };
+        let head = FORMAT.encode(&Head { event_log, totals }, 0)?;
+        let (beginning, head_checksum) = beginning(&head)?;
+        let frames = BlockFrames::default();
+        let rest = Rest { beginning, head_checksum, entries, frames, block_bytes: 0 };
         Ok(Self { rest: Some(rest), _permit: permit })
     }
 
@@ -169,14 +152,12 @@ impl Rest {
         if is_last {
             self.frames.end_block()?;
         }
-        let frames = mem::take(&mut self.frames.bytes);
-        let is_first = self.frame_bytes == 0;
-        self.frame_bytes += frames.len() as u64;
-        let head = if is_first { with_length(&self.sealed_head) } else { Vec::new() };
+        let (beginning, blocks) = (mem::take(&mut self.beginning), mem::take(&mut self.frames.bytes));
+        self.block_bytes += blocks.len() as u64;
         if !is_last {
-            return Ok(([head, frames].concat(), Some(self)));
+            return Ok(([beginning, blocks].concat(), Some(self)));
         }
-        let end = End::of(&self.totals, &self.sealed_head, self.frame_bytes).sealed()?;
-        Ok(([head, frames, end].concat(), None))
+        let end = end(self.block_bytes, self.head_checksum)?;
+        Ok(([beginning, blocks, end].concat(), None))
     }
 }

@@ -7,44 +7,46 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 
 use super::Head;
-use super::archive::reader::{ArchiveReader, PointInTime};
-use super::file::BackupFile;
+use super::archive::reader::{ArchiveReader, LeftOut, PointInTime};
 use super::position::Position;
+use super::reader::BackupReader;
 use super::restore_error::RestoreError;
 use crate::EventRetention;
-use crate::event::to_millis;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::{self, WriteAheadLog, payload_of};
-use crate::sled::compaction::merge::MergedEntries;
+use crate::sled::compaction::merge::{MergedEntries, levels_of};
 use crate::sled::compaction::{Compactor, MERGE_LOOK_INTERVAL};
 use crate::sled::config::DEFAULT_CHANGES_IN_MEMORY;
 use crate::sled::events::EventLog;
 use crate::sled::files::Files;
 use crate::sled::health::disk_space::DiskSpace;
 use crate::sled::health::findings::Findings;
-use crate::sled::health::verify::count_and_digest;
+use crate::sled::health::verify::Verifier;
 use crate::sled::keys::MAX_SEQUENCE;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::{make_directory, new_event_log, open_tables, sync_names};
+use crate::sled::tables::EntrySource as _;
 use crate::sled::tree::MergeTree;
 
 /// The caches of the tables while a backup is restored, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The sequence numbers of a restored database begin with the seconds since 1970, times this. No store makes more changes in a
-/// second, so a later restore begins above all numbers of an earlier one. The product stays below 2^53 until the year 2242.
-const SEQUENCES_PER_SECOND: u64 = 1 << 20;
+/// The sequence numbers of a restored database begin at least so far above those of its backup: no store makes as many changes
+/// in the life of a backup.
+const MIN_SKIPPED: u64 = 1 << 44;
 
-/// How far the sequence numbers of a restored database skip when the clock is behind the backup.
-const SKIPPED_WITHOUT_CLOCK: u64 = 1 << 44;
+/// How far they begin above that is random, up to this part of all numbers that are left: so two databases that are restored
+/// from one backup give out the same number with a chance below one in eight million, after a billion changes in each, and
+/// thousands of restores can follow one another.
+const SKIPPED_PART: u64 = 256;
 
-/// No entry of a plant takes fewer bytes.
-const ENTRY_MIN_BYTES: u64 = 4;
+/// The filter over the plants of a table has no more room. A head that lies about their number must not take all memory.
+const FILTER_MAX_PLANTS: u64 = 1 << 27;
 
 /// How many entries are copied between two reports of progress.
 const COPIED_AT_A_TIME: usize = 64 * 1024;
@@ -56,44 +58,50 @@ pub struct Restored {
     pub plants: u64,
     /// The newest change that was restored, in the history of the old database.
     pub position: Position,
+    /// What the archive has after it.
+    pub left_out: LeftOut,
 }
 
-impl BackupFile {
+impl BackupReader {
     /// Makes a database in a folder that is missing or empty. When this returns, the database is on disk; before, the folder
-    /// must not be used. Calls `progress` with the share of the plants that is copied, from 0 to 1.
+    /// must not be used. Calls `progress` with the share of the plants that is copied, from 0 to 1. Memory is bounded by the
+    /// number of events in the backup.
     ///
     /// # Errors
     ///
-    /// [`RestoreError::Damaged`] when the backup is, [`RestoreError::NotWhole`] when the archive is not whole up to the moment,
-    /// and [`RestoreError::Unusable`] when the folder has a database, a disk fails, or there is no such moment.
+    /// [`RestoreError::Damaged`] when the backup is, or does not agree with itself as [`Self::verify`] would find;
+    /// [`RestoreError::NotWhole`] when the archive is not whole up to the moment, [`RestoreError::NoSuchMoment`] when that is
+    /// not after the backup, and [`RestoreError::Unusable`] when the folder has a database, or a disk fails.
     pub fn restore(
-        &self,
+        self,
         directory: &Path,
         moment: Option<&PointInTime>,
         progress: &dyn Fn(f64),
     ) -> Result<Restored, RestoreError> {
         let mut restoring = self.copy(directory, progress)?;
-        if let Some(moment) = moment {
-            restoring.replay(moment)?;
-        }
-        restoring.prove().map_err(RestoreError::damaged)?;
-        restoring.finish().map_err(RestoreError::unusable)
+        let left_out = match moment {
+            Some(moment) => restoring.replay(moment)?,
+            None => LeftOut::default(),
+        };
+        restoring.verify().map_err(RestoreError::damaged)?;
+        restoring.finish(left_out).map_err(RestoreError::unusable)
     }
 
-    /// Proves that an archive continues this backup up to a moment, without restoring anything. Returns that moment.
+    /// Proves that an archive continues this backup up to a moment, without restoring anything. Returns that moment, and what
+    /// the archive has after it.
     ///
     /// # Errors
     ///
     /// Those of [`Self::restore`].
-    pub fn verify_archive(&self, moment: &PointInTime) -> Result<Position, RestoreError> {
+    pub fn verify_archive(&self, moment: &PointInTime) -> Result<(Position, LeftOut), RestoreError> {
         let Head { event_log, totals, .. } = self.head;
         let mut archive = ArchiveReader::after(moment, event_log, totals)?;
         while archive.next()?.is_some() {}
-        Ok(archive.position())
+        Ok((archive.position(), archive.left_out()))
     }
 
     /// Makes a database of the entries. It has no manifest yet.
-    fn copy(&self, directory: &Path, progress: &dyn Fn(f64)) -> Result<Restoring, RestoreError> {
+    fn copy(mut self, directory: &Path, progress: &dyn Fn(f64)) -> Result<Restoring, RestoreError> {
         let Head { event_log, totals, .. } = self.head;
         let files = Files::in_directory(directory, CACHE_BYTES, Arc::default());
         let make = || {
@@ -105,14 +113,11 @@ impl BackupFile {
         let log_salts = make().map_err(RestoreError::unusable)?;
         let mut manifest = Manifest { totals, ..Manifest::new(log_salts, event_log) };
         let number = manifest.next_table;
-        // A head that lies about the number of plants must not take all memory.
-        let plants = totals.plants.min(self.frame_bytes() / ENTRY_MIN_BYTES);
-        let plants = usize::try_from(plants).unwrap_or(usize::MAX);
+        let plants = totals.plants.min(FILTER_MAX_PLANTS) as usize;
         let table = files.create_table(number, plants, files.advances());
         let mut table = table.map_err(RestoreError::unusable)?;
-        let mut entries = MergedEntries::new(self.levels(), true, totals.stored_from);
-        while entries.take(COPIED_AT_A_TIME, &mut table).map_err(RestoreError::damaged)? {
-            progress((table.plant_entries as f64 / plants.max(1) as f64).min(1.0));
+        while self.take(COPIED_AT_A_TIME, &mut table).map_err(RestoreError::damaged)? {
+            progress((table.plant_entries as f64 / totals.plants.max(1) as f64).min(1.0));
         }
         let open = || {
             let metadata = files.seal(table.finish((1, totals.last_sequence))?, number)?;
@@ -141,7 +146,7 @@ struct Restoring {
 
 impl Restoring {
     /// Makes the changes in an archive, as the commit thread and the compaction thread made them.
-    fn replay(&mut self, moment: &PointInTime) -> Result<(), RestoreError> {
+    fn replay(&mut self, moment: &PointInTime) -> Result<LeftOut, RestoreError> {
         let Manifest { event_log, totals, .. } = self.compactor.manifest;
         let mut archive = ArchiveReader::after(moment, event_log, totals)?;
         while let Some(group) = archive.next()? {
@@ -156,7 +161,7 @@ impl Restoring {
         if self.compactor.tree.read().active_changes() > 0 {
             self.flush().map_err(RestoreError::unusable)?;
         }
-        Ok(())
+        Ok(archive.left_out())
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
@@ -168,21 +173,24 @@ impl Restoring {
         Ok(())
     }
 
-    /// Compares the plants with their digest.
-    fn prove(&self) -> anyhow::Result<()> {
-        let Totals { plants, digest, .. } = self.compactor.tree.read().totals;
-        let found = count_and_digest(&self.compactor.tree.tables())?;
-        ensure!(found == (plants, digest), "the restored plants do not match their digest");
-        Ok(())
+    /// Compares all that was restored, as an inspection of the database would.
+    fn verify(&self) -> anyhow::Result<()> {
+        let (tables, totals) = (self.compactor.tree.tables(), self.compactor.tree.read().totals);
+        let mut verifier = Verifier::new(Some(totals), Findings::Refuse, totals.plants, &|_| ());
+        let mut entries = MergedEntries::new(levels_of(&tables), true, totals.stored_from);
+        verifier
+            .read(&mut entries)
+            .and_then(|()| verifier.check_totals())
+            .context("what was restored does not agree with itself")
     }
 
     /// Gives the database its own log of events and its own sequence numbers, and makes it durable.
-    fn finish(self) -> anyhow::Result<Restored> {
+    fn finish(self, left_out: LeftOut) -> anyhow::Result<Restored> {
         let Self { directory, compactor: Compactor { files, mut manifest, tree, .. } } = self;
         let old = tree.read().totals;
         let position = Position::newest(manifest.event_log, &old);
-        let now_ms = to_millis(SystemTime::now());
-        let last_sequence = sequence_after(old.last_sequence, now_ms)?;
+        let random = getrandom::u64().context("the system gives no random bytes")?;
+        let last_sequence = sequence_after(old.last_sequence, random)?;
         manifest.event_log = new_event_log()?;
         manifest.totals =
             Totals { last_sequence, last_at_ms: 0, stored_from: last_sequence + 1, ..old };
@@ -193,20 +201,16 @@ impl Restoring {
         WriteAheadLog::open(&directory, &log)?.append(&payload_of(&marker)?)?;
         files.write_manifest(&manifest)?;
         sync_names(&directory)?;
-        Ok(Restored { plants: manifest.totals.plants, position })
+        Ok(Restored { plants: manifest.totals.plants, position, left_out })
     }
 }
 
-/// The last sequence number of a database that is restored now from one whose last number is `old`.
-fn sequence_after(old: u64, now_ms: u64) -> anyhow::Result<u64> {
-    let by_clock = (now_ms / 1000).saturating_mul(SEQUENCES_PER_SECOND);
-    let sequence =
-        if by_clock > old { by_clock } else { old.saturating_add(SKIPPED_WITHOUT_CLOCK) };
-    ensure!(
-        sequence < MAX_SEQUENCE,
-        "the clock shows a time at which sequence numbers end; correct it"
-    );
-    Ok(sequence)
+/// The last sequence number of a database that is restored from one whose last number is `old`.
+fn sequence_after(old: u64, random: u64) -> anyhow::Result<u64> {
+    let begin = old + MIN_SKIPPED;
+    let left = MAX_SEQUENCE.saturating_sub(begin) / SKIPPED_PART;
+    ensure!(left > MIN_SKIPPED, "there are no sequence numbers left after {old}");
+    Ok(begin + random % left)
 }
 
 #[cfg(test)]
@@ -214,15 +218,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_restore_begins_above_the_numbers_of_all_stores_before() {
-        let (monday_ms, second_ms) = (1_764_000_000_000, 1_000);
-        let first = sequence_after(1_000_000, monday_ms).expect("a number");
-        // The restored store makes a million changes in a second, and the same backup is restored again.
-        let second = sequence_after(1_000_000, monday_ms + second_ms).expect("a number");
-        assert!(first > 1_000_000 && second > first + 1_000_000);
-        // A backup of the restored store, and a clock that was set back.
-        let third = sequence_after(second + 5, monday_ms).expect("a number");
-        assert!(third > second + 1_000_000);
-        assert!(sequence_after(7, u64::MAX).is_err());
+    fn every_restore_begins_far_above_its_backup_and_thousands_can_follow_one_another() {
+        for random in [0, 1, u64::MAX / 2, u64::MAX] {
+            let mut last = 1_000_000;
+            for _ in 0..2_000 {
+                let next = sequence_after(last, random).expect("numbers are left");
+                assert!(next - last >= MIN_SKIPPED && next < MAX_SEQUENCE, "{last}, {next}");
+                last = next + 1_000_000;
+            }
+        }
+        sequence_after(MAX_SEQUENCE, 0).expect_err("no numbers are left");
     }
 }

@@ -19,7 +19,10 @@ pub enum RestoreError {
         /// What is wrong behind it.
         cause: StoreFailure,
     },
-    /// The disk fails, or the backup, the archive and the moment do not belong together.
+    /// The moment is before the backup, or of another history than the backup and the archive.
+    #[error("{0}")]
+    NoSuchMoment(StoreFailure),
+    /// The disk fails, or the archive has nothing of the history of the backup.
     #[error("{0}")]
     Unusable(StoreFailure),
 }
@@ -41,6 +44,10 @@ impl RestoreError {
         } else {
             Self::unusable(cause)
         }
+    }
+
+    pub(crate) fn no_such_moment(cause: anyhow::Error) -> Self {
+        Self::NoSuchMoment(StoreFailure::new(cause))
     }
 
     pub(crate) fn unusable(cause: anyhow::Error) -> Self {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::EventKind;
-use crate::event::to_millis;
+use crate::event::{MAX_AT_MS, to_millis};
 use crate::format::Format;
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::keys::{MAX_SEQUENCE, plant_key};
@@ -39,9 +39,10 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Fails when no store gets to these sequence numbers.
+    /// Fails when no store gets to these sequence numbers or to this time.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let Self { last_sequence, stored_from, .. } = *self;
+        let Self { last_sequence, last_at_ms, stored_from, .. } = *self;
+        check_time(last_at_ms)?;
         ensure!(
             last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
             "its events are kept from number {stored_from} on, and the last is {last_sequence}"
@@ -63,6 +64,11 @@ impl Totals {
         let last_sequence = self.last_sequence + group.changes.len() as u64;
         Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, stored_from })
     }
+}
+
+fn check_time(at_ms: u64) -> anyhow::Result<()> {
+    ensure!(at_ms <= MAX_AT_MS, "{at_ms} milliseconds since 1970 are no time that a store writes");
+    Ok(())
 }
 
 /// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
@@ -97,7 +103,9 @@ impl EventRecord {
     }
 
     pub(crate) fn decode(value: &[u8]) -> anyhow::Result<Self> {
-        EVENT.decode(value).context("an event is damaged")
+        let event: Self = EVENT.decode(value).context("an event is damaged")?;
+        check_time(event.at_ms).context("an event is damaged")?;
+        Ok(event)
     }
 }
 
@@ -139,6 +147,7 @@ impl ChangeGroup {
             "a record of the write-ahead log begins with the impossible number {}",
             group.first_sequence
         );
+        check_time(group.at_ms).context("a record of the write-ahead log is damaged")?;
         Ok(group)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::sled::keys;
 use crate::sled::memtable::tag_counts::add_count;
-use crate::sled::tables::{Entries, Entry, EntrySink, Level, Map, Table};
+use crate::sled::tables::{Entries, Entry, EntrySink, EntrySource, Level, Map, Table};
 
 /// The tables of a database, newest first.
 pub(crate) type Tables = Arc<[Arc<Table>]>;
@@ -109,13 +109,10 @@ impl MergedEntries {
     pub(crate) fn new(levels: Vec<Arc<dyn Level>>, is_oldest: bool, stored_from: u64) -> Self {
         Self { levels, current: None, maps: Map::COPIED.into_iter(), is_oldest, stored_from }
     }
+}
 
-    /// Goes over so many keys, and hands on what is left of them. Returns false after the last one.
-    pub(crate) fn take(
-        &mut self,
-        entries: usize,
-        sink: &mut impl EntrySink,
-    ) -> anyhow::Result<bool> {
+impl EntrySource for MergedEntries {
+    fn take(&mut self, entries: usize, sink: &mut impl EntrySink) -> anyhow::Result<bool> {
         for _ in 0..entries {
             let Some((map, merge)) = &mut self.current else {
                 let Some(map) = self.maps.next() else { return Ok(false) };

@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 use super::errors::{advise, advise_on_disk, is_about_access, open_error};
 use super::findings::Findings;
-use super::verify;
+use super::verify::{Verification, Verifier};
 use crate::record::PlantRecord;
 use crate::sled::commit::change::Totals;
 use crate::sled::commit::recovery::replay;
 use crate::sled::commit::write_ahead_log;
-use crate::sled::compaction::merge::{Merge, levels_of};
+use crate::sled::compaction::merge::{Merge, MergedEntries, levels_of};
 use crate::sled::config::SledConfig;
 use crate::sled::files::Files;
 use crate::sled::keys;
@@ -52,43 +52,6 @@ struct Found {
     _lock: Option<File>,
 }
 
-/// The result of comparing everything that a database holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verification {
-    /// The number of plants.
-    pub plants: u64,
-    /// The number of kept events.
-    pub events: u64,
-    /// The first thousand disagreements, a sentence each.
-    pub disagreements: Vec<String>,
-    /// How many further disagreements there are.
-    pub more_disagreements: u64,
-}
-
-impl Verification {
-    /// Compares all data of these levels, and the search indexes of these tables, adding to the findings. Calls `progress`
-    /// with the share that is done.
-    pub(crate) fn of(
-        levels: &[Arc<dyn Level>],
-        tables: &[Arc<Table>],
-        totals: Option<&Totals>,
-        mut findings: Findings,
-        progress: &dyn Fn(f64),
-    ) -> anyhow::Result<Self> {
-        let compared = verify::verify(levels, tables, totals, &mut findings, progress);
-        let compared = compared.context("not everything could be compared");
-        let (plants, events) = findings.value_of(compared)?.unwrap_or_default();
-        let (disagreements, more_disagreements) = findings.into_list();
-        Ok(Self { plants, events, disagreements, more_disagreements })
-    }
-
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub fn agrees(&self) -> bool {
-        self.disagreements.is_empty() && self.more_disagreements == 0
-    }
-}
-
 impl SledInspection {
     /// Opens the database. Only the folder and the cache size of the configuration are used.
     ///
@@ -111,9 +74,21 @@ impl SledInspection {
     ///
     /// When the disk fails.
     pub fn verify(&self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
+        self.try_verify(progress).map_err(StoreFailure::new)
+    }
+
+    fn try_verify(&self, progress: &dyn Fn(f64)) -> anyhow::Result<Verification> {
         let Found { tables, levels, totals, .. } = &self.found;
-        Verification::of(levels, tables, totals.as_ref(), self.findings.clone(), progress)
-            .map_err(StoreFailure::new)
+        let entries: u64 = tables.iter().map(|table| table.summary.plant_entries).sum();
+        let entries = entries + totals.map_or(entries, |totals| totals.plants);
+        let mut verifier = Verifier::new(*totals, self.findings.clone(), entries, progress);
+        let stored_from = totals.map_or(1, |totals| totals.stored_from);
+        verifier.read(&mut MergedEntries::new(levels.clone(), true, stored_from))?;
+        verifier.check_totals()?;
+        for table in tables {
+            verifier.verify_table(table)?;
+        }
+        Ok(verifier.into_verification())
     }
 
     /// Every readable plant, by ascending id. Unreadable pages are errors in between.

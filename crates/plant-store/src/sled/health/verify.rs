@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::num::Wrapping;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 
 use super::errors::is_about_content;
@@ -15,54 +15,209 @@ use super::findings::Findings;
 use crate::EventKind;
 use crate::record::PlantRecord;
 use crate::sled::commit::change::{Digest, EventRecord, Totals, digest};
-use crate::sled::compaction::merge::Merge;
 use crate::sled::keys;
+use crate::sled::memtable::tag_counts::add_count;
 use crate::sled::search::builder::{IndexBuilder, IndexEntries};
-use crate::sled::tables::{BlockCursor, Entries, Level, Map, Table};
+use crate::sled::tables::{BlockCursor, Entries, EntrySink, EntrySource, Level as _, Map, Table};
 
-/// Compares all data of these levels, the newest first, with each other, with the search indexes of these tables, and with
-/// what they should add up to, if that is known. Returns the numbers of plants and of events. Calls `progress` with the share
-/// that is done, from 0 to 1.
-pub(crate) fn verify(
-    levels: &[Arc<dyn Level>],
-    tables: &[Arc<Table>],
-    totals: Option<&Totals>,
-    findings: &mut Findings,
-    progress: &dyn Fn(f64),
-) -> anyhow::Result<(u64, u64)> {
-    let stored_from = totals.map_or(1, |totals| totals.stored_from);
-    let progress = Progress::of(tables, totals, progress);
-    let mut verifier = Verifier { levels, stored_from, findings, progress: &progress };
-    let (events, last_events) = verifier.read_events(totals)?;
-    let (plants, of_plants) = verifier.check_plants(totals, last_events)?;
-    // Without the manifest, the inputs of a merge may be there beside its result, and count twice.
-    if totals.is_some() && verifier.digest_of_counts()?.is_some_and(|it| it != of_plants) {
-        findings.add("the counts of the tags do not match the plants")?;
-    }
-    for table in tables {
-        findings.value_of(table.check(&|| Ok(())))?;
-        check_index(table, findings, &progress)?;
-    }
-    Ok((plants, events))
+/// The result of comparing everything that a database or a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// The number of plants.
+    pub plants: u64,
+    /// The number of kept events.
+    pub events: u64,
+    /// The first thousand disagreements, a sentence each.
+    pub disagreements: Vec<String>,
+    /// How many further disagreements there are.
+    pub more_disagreements: u64,
 }
 
-/// The number of plants, and the sum of their digests.
-pub(crate) fn count_and_digest(tables: &[Arc<Table>]) -> anyhow::Result<(u64, Digest)> {
-    let (mut plants, mut of_plants) = (0, Digest::default());
-    let mut entries = Merge::new(tables, Map::Plants, &[]);
-    while let Some((key, record)) = entries.next()? {
-        let Some(record) = record else { continue };
-        plants += 1;
-        of_plants += digest(keys::plant_of(key)?, record);
+impl Verification {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.disagreements.is_empty() && self.more_disagreements == 0
     }
-    Ok((plants, of_plants))
 }
 
-struct Verifier<'a> {
-    levels: &'a [Arc<dyn Level>],
+/// How many entries are taken from their source at a time.
+const ENTRIES_AT_A_TIME: usize = 1024;
+
+/// Compares entries with each other, map by map, and with what they should add up to.
+pub(crate) struct Verifier<'a> {
+    /// What everything should add up to, if that is known.
+    totals: Option<Totals>,
+    /// All events from this number on should be there.
     stored_from: u64,
-    findings: &'a mut Findings,
-    progress: &'a Progress<'a>,
+    findings: Findings,
+    progress: Progress<'a>,
+    events: u64,
+    /// The sequence number of the next event.
+    next_event: u64,
+    /// The last kept event of each plant whose record did not come yet, and its sequence number.
+    last_events: HashMap<PlantId, (u64, EventKind)>,
+    plants: u64,
+    of_plants: Digest,
+    /// What the tags of the plants add up to, and what their counts do.
+    of_tags: Digest,
+    of_counts: Digest,
+}
+
+impl<'a> Verifier<'a> {
+    /// `entries` is how many entries of plants will be compared. Calls `report` with the share that is done, from 0 to 1.
+    pub(crate) fn new(
+        totals: Option<Totals>,
+        findings: Findings,
+        entries: u64,
+        report: &'a dyn Fn(f64),
+    ) -> Self {
+        let stored_from = totals.map_or(1, |totals| totals.stored_from);
+        Self {
+            totals,
+            stored_from,
+            findings,
+            progress: Progress { all: entries, compared: Cell::new(0), report },
+            events: 0,
+            next_event: stored_from,
+            last_events: HashMap::new(),
+            plants: 0,
+            of_plants: Digest::default(),
+            of_tags: Digest::default(),
+            of_counts: Digest::default(),
+        }
+    }
+
+    /// Compares all entries of a database or a backup with each other. What cannot be read is a finding.
+    pub(crate) fn read(&mut self, source: &mut impl EntrySource) -> anyhow::Result<()> {
+        loop {
+            let taken = source.take(ENTRIES_AT_A_TIME, self);
+            if self.findings.value_of(taken)? == Some(false) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares the blocks of a table with its checksums, and its search index with its plants.
+    pub(crate) fn verify_table(&mut self, table: &Arc<Table>) -> anyhow::Result<()> {
+        self.findings.value_of(table.check(&|| Ok(())))?;
+        check_index(table, &mut self.findings, &self.progress)
+    }
+
+    pub(crate) fn into_verification(self) -> Verification {
+        let (disagreements, more_disagreements) = self.findings.into_list();
+        let (plants, events) = (self.plants, self.events);
+        Verification { plants, events, disagreements, more_disagreements }
+    }
+
+    /// Checks that the events have no gap, and that each can follow the one before it of the same plant.
+    fn event(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+        let sequence = keys::event_of(key)?;
+        if sequence < self.stored_from {
+            return Ok(());
+        }
+        self.events += 1;
+        self.expect_events_up_to(sequence - 1)?;
+        self.next_event = sequence + 1;
+        let EventRecord { kind, id, .. } = EventRecord::decode(value)?;
+        let id = PlantId::from(id);
+        let is_new = kind == EventKind::Created;
+        let follows = match self.last_events.insert(id, (sequence, kind)) {
+            Some((_, before)) => is_new == (before == EventKind::Deleted),
+            // Events before the oldest kept one are not known.
+            None => is_new || self.stored_from > 1,
+        };
+        ensure!(
+            follows,
+            "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
+        );
+        Ok(())
+    }
+
+    fn expect_events_up_to(&mut self, last: u64) -> anyhow::Result<()> {
+        let next = self.next_event;
+        if next <= last {
+            self.findings.add(format_args!("the events from {next} to {last} are missing"))?;
+        }
+        Ok(())
+    }
+
+    fn plant(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+        let id = keys::plant_of(key)?;
+        self.plants += 1;
+        self.progress.one_more();
+        self.of_plants += digest(id, value);
+        let last_event = self.last_events.remove(&id);
+        let record = PlantRecord::decode(value)
+            .and_then(|record| record.to_stored_plant(id).map(|_| record))
+            .with_context(|| format!("the record of plant {id} is damaged"))?;
+        self.of_tags += record.tag.map_or_else(Digest::default, digest_of_tag);
+        let revision = record.revision;
+        match last_event {
+            Some((sequence, EventKind::Deleted)) => {
+                bail!("plant {id} is there, and event {sequence} removed it")
+            }
+            Some((sequence, _)) => ensure!(
+                sequence == revision,
+                "plant {id} has the revision {revision}, and event {sequence} is its last one"
+            ),
+            None => ensure!(
+                revision < self.stored_from,
+                "plant {id} has the revision {revision}, and that event is missing"
+            ),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+        let (tag, count) = (keys::tag_of(key)?, add_count(0, Some(value))?);
+        self.of_counts += digest_of_tag(tag) * Wrapping(count.cast_unsigned());
+        // Without the manifest, the inputs of a merge may be there beside its result, and their counts are in both.
+        ensure!(count > 0 || self.totals.is_none(), "the count of the tag {tag:?} is {count}");
+        Ok(())
+    }
+
+    /// Compares what all entries add up to with what they should.
+    pub(crate) fn check_totals(&mut self) -> anyhow::Result<()> {
+        let mut missing: Vec<_> = self.last_events.drain().collect();
+        missing.retain(|(_, (_, kind))| *kind != EventKind::Deleted);
+        missing.sort_unstable_by_key(|(id, _)| *id);
+        for (id, (sequence, _)) in missing {
+            self.findings
+                .add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
+        }
+        let Some(Totals { last_sequence, plants, digest, .. }) = self.totals else { return Ok(()) };
+        self.expect_events_up_to(last_sequence)?;
+        if self.next_event > last_sequence + 1 {
+            self.findings
+                .add(format_args!("there are events after number {last_sequence}, the last one"))?;
+        }
+        if self.plants != plants {
+            let found = self.plants;
+            self.findings
+                .add(format_args!("there are {found} plants, and the count says {plants}"))?;
+        }
+        if self.of_plants != digest {
+            self.findings.add("the plants do not match their digest")?;
+        }
+        if self.of_counts != self.of_tags {
+            self.findings.add("the counts of the tags do not match the plants")?;
+        }
+        Ok(())
+    }
+}
+
+impl EntrySink for Verifier<'_> {
+    fn add(&mut self, map: Map, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
+        // Without a value, an entry removes what is older.
+        let Some(value) = value else { return Ok(()) };
+        match map {
+            Map::Tags => self.count(key, value),
+            Map::Events => self.event(key, value),
+            Map::Plants => self.plant(key, value),
+            Map::Search => Ok(()),
+        }
+    }
 }
 
 /// How many entries of plants have been compared: each with its events, and with the search index.
@@ -72,142 +227,15 @@ struct Progress<'a> {
     report: &'a dyn Fn(f64),
 }
 
-impl<'a> Progress<'a> {
+impl Progress<'_> {
     /// How many entries are compared between two reports.
     const INTERVAL: u64 = 4096;
-
-    fn of(tables: &[Arc<Table>], totals: Option<&Totals>, report: &'a dyn Fn(f64)) -> Self {
-        let of_tables: u64 = tables.iter().map(|table| table.summary.plant_entries).sum();
-        let plants = totals.map_or(of_tables, |totals| totals.plants);
-        Self { all: of_tables + plants, compared: Cell::new(0), report }
-    }
 
     fn one_more(&self) {
         let compared = self.compared.get() + 1;
         self.compared.set(compared);
         if compared.is_multiple_of(Self::INTERVAL) {
             (self.report)((compared as f64 / self.all as f64).min(1.0));
-        }
-    }
-}
-
-/// The last kept event of each plant, and its sequence number.
-type LastEvents = HashMap<PlantId, (u64, EventKind)>;
-
-impl Verifier<'_> {
-    /// Calls `visit` with every entry of a map from a key on. An unreadable page is a finding.
-    fn visit(
-        &mut self,
-        map: Map,
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8], &mut Findings) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let mut entries = Merge::of_levels(self.levels, map, from);
-        loop {
-            let entry = match entries.next() {
-                Ok(Some((key, Some(value)))) => visit(key, value, self.findings),
-                Ok(Some((_, None))) => continue,
-                Ok(None) => return Ok(()),
-                Err(error) => Err(error),
-            };
-            self.findings.value_of(entry)?;
-        }
-    }
-
-    /// Checks that the events have no gap, and that each can follow the one before it of the same plant. Returns the
-    /// number of events.
-    fn read_events(&mut self, totals: Option<&Totals>) -> anyhow::Result<(u64, LastEvents)> {
-        let (stored_from, mut next) = (self.stored_from, self.stored_from);
-        let mut events = 0;
-        let mut last_events = LastEvents::new();
-        self.visit(Map::Events, &keys::event_key(stored_from), |key, value, findings| {
-            let sequence = keys::event_of(key)?;
-            if sequence > next {
-                let last = sequence - 1;
-                findings.add(format_args!("the events from {next} to {last} are missing"))?;
-            }
-            next = sequence + 1;
-            events += 1;
-            let EventRecord { kind, id, .. } = EventRecord::decode(value)?;
-            let id = PlantId::from(id);
-            let is_new = kind == EventKind::Created;
-            let follows = match last_events.insert(id, (sequence, kind)) {
-                Some((_, before)) => is_new == (before == EventKind::Deleted),
-                // Events before the oldest kept one are not known.
-                None => is_new || stored_from > 1,
-            };
-            if !follows {
-                findings.add(format_args!(
-                    "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
-                ))?;
-            }
-            Ok(())
-        })?;
-        match totals.map(|totals| totals.last_sequence) {
-            Some(last) if next <= last => {
-                self.findings.add(format_args!("the events from {next} to {last} are missing"))?;
-            }
-            Some(last) if next > last + 1 => {
-                self.findings
-                    .add(format_args!("there are events after number {last}, the last one"))?;
-            }
-            _ => {}
-        }
-        Ok((events, last_events))
-    }
-
-    /// Returns the number of plants, and the digest that the counts of the tags should have.
-    fn check_plants(
-        &mut self,
-        totals: Option<&Totals>,
-        mut last_events: LastEvents,
-    ) -> anyhow::Result<(u64, Digest)> {
-        let (stored_from, progress) = (self.stored_from, self.progress);
-        let (mut plants, mut of_plants, mut of_tags) = (0, Digest::default(), Digest::default());
-        self.visit(Map::Plants, &[], |key, record, findings| {
-            let id = keys::plant_of(key)?;
-            plants += 1;
-            progress.one_more();
-            of_plants += digest(id, record);
-            let last_event = last_events.remove(&id);
-            let record = PlantRecord::decode(record)
-                .and_then(|record| record.to_stored_plant(id).map(|_| record))
-                .with_context(|| format!("the record of plant {id} is damaged"))?;
-            of_tags += record.tag.map_or_else(Digest::default, digest_of_tag);
-            check_last_event(id, &record, last_event, stored_from, findings)
-        })?;
-        let mut missing: Vec<_> =
-            last_events.into_iter().filter(|(_, (_, kind))| *kind != EventKind::Deleted).collect();
-        missing.sort_unstable_by_key(|(id, _)| *id);
-        for (id, (sequence, _)) in missing {
-            self.findings
-                .add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
-        }
-        if let Some(totals) = totals {
-            if plants != totals.plants {
-                let counted = totals.plants;
-                self.findings
-                    .add(format_args!("there are {plants} plants, and the count says {counted}"))?;
-            }
-            if of_plants != totals.digest {
-                self.findings.add("the plants do not match their digest")?;
-            }
-        }
-        Ok((plants, of_tags))
-    }
-
-    /// The digest that the plants of all counts add up to, if the counts can be read.
-    fn digest_of_counts(&mut self) -> anyhow::Result<Option<Digest>> {
-        let mut entries = Merge::of_levels(self.levels, Map::Tags, &[]);
-        let (mut of_tags, mut is_readable) = (Digest::default(), true);
-        loop {
-            match self.findings.value_of(entries.next_count())? {
-                Some(Some((tag, count))) => {
-                    of_tags += digest_of_tag(tag) * Wrapping(count.cast_unsigned());
-                }
-                Some(None) => return Ok(is_readable.then_some(of_tags)),
-                None => is_readable = false,
-            }
         }
     }
 }
@@ -271,25 +299,4 @@ fn are_next(found: &mut dyn Entries, expected: &IndexEntries) -> anyhow::Result<
 /// The part of the digest of all tags that each plant with this tag adds.
 fn digest_of_tag(tag: &str) -> Digest {
     digest(PlantId::MIN, tag.as_bytes())
-}
-
-fn check_last_event(
-    id: PlantId,
-    record: &PlantRecord<'_>,
-    last_event: Option<(u64, EventKind)>,
-    stored_from: u64,
-    findings: &mut Findings,
-) -> anyhow::Result<()> {
-    let revision = record.revision;
-    match last_event {
-        Some((sequence, EventKind::Deleted)) => {
-            findings.add(format_args!("plant {id} is there, and event {sequence} removed it"))
-        }
-        Some((sequence, _)) if sequence != revision => findings.add(format_args!(
-            "plant {id} has the revision {revision}, and event {sequence} is its last one"
-        )),
-        None if revision >= stored_from => findings
-            .add(format_args!("plant {id} has the revision {revision}, and that event is missing")),
-        _ => Ok(()),
-    }
 }

@@ -83,6 +83,11 @@ impl<B: Deref<Target = [u8]>> BlockCursor<B> {
         Self { bytes, next: 0, key: Vec::new(), value: None }
     }
 
+    /// Whether no entry was read.
+    pub(crate) const fn is_before_first(&self) -> bool {
+        self.next == 0
+    }
+
     /// Moves to the next entry. Returns false after the last one.
     pub(crate) fn advance(&mut self) -> anyhow::Result<bool> {
         let rest = &self.bytes[self.next..];

@@ -2,14 +2,56 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
+
+use super::block::BlockCursor;
 use super::database::{Blocks, Map, SharedBytes};
-use super::entries::{BlockEntries, BlockSource, Entries, Level};
+use super::entries::{Entries, Entry, Level};
 use super::table::Table;
 
 impl Level for Table {
     fn entries(self: Arc<Self>, map: Map, from: &[u8]) -> Box<dyn Entries> {
         let blocks = BlocksOfTable { table: self, map, last_block: from.into(), blocks: None };
-        Box::new(BlockEntries::new(blocks, from))
+        Box::new(EntriesOfTable { blocks, from: from.to_vec(), block: None })
+    }
+}
+
+/// The entries from a key on.
+#[derive(Debug)]
+struct EntriesOfTable {
+    blocks: BlocksOfTable,
+    /// Entries before this key are skipped; empty once one is found.
+    from: Vec<u8>,
+    block: Option<BlockCursor<SharedBytes>>,
+}
+
+impl Entries for EntriesOfTable {
+    fn advance(&mut self) -> anyhow::Result<bool> {
+        loop {
+            let Some(block) = &mut self.block else {
+                match self.blocks.next()? {
+                    Some(block) => self.block = Some(BlockCursor::new(block)),
+                    None => return Ok(false),
+                }
+                continue;
+            };
+            match block.advance() {
+                Ok(false) => self.block = None,
+                Ok(true) if block.key() < &self.from[..] => {}
+                Ok(true) => {
+                    self.from.clear();
+                    return Ok(true);
+                }
+                Err(error) => {
+                    self.block = None;
+                    return Err(error).context("a block is damaged");
+                }
+            }
+        }
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.block.as_ref().map(|block| (block.key(), block.value()))
     }
 }
 
@@ -34,11 +76,8 @@ impl BlocksOfTable {
         }
         Ok(self.blocks.get_or_insert_default())
     }
-}
 
-impl BlockSource for BlocksOfTable {
-    type Bytes = SharedBytes;
-
+    /// The next block. After an error, the next call continues behind the damage.
     fn next(&mut self) -> anyhow::Result<Option<SharedBytes>> {
         match self.blocks().and_then(Blocks::next) {
             Ok(None) => Ok(None),

@@ -18,6 +18,6 @@ pub(crate) mod writer;
 
 pub(crate) use self::block::{BlockBuilder, BlockCursor};
 pub(crate) use self::database::Map;
-pub(crate) use self::entries::{BlockEntries, BlockSource, Entries, Entry, EntrySink, Level};
+pub(crate) use self::entries::{Entries, Entry, EntrySink, EntrySource, Level};
 pub(crate) use self::summary::TableMetadata;
 pub(crate) use self::table::Table;

@@ -29,6 +29,16 @@ impl PointInTime {
     }
 }
 
+/// What an archive has after the moment that was restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many changes.
+    pub changes: u64,
+    /// How many of them have a time up to the one that was asked for: a clock that was ahead was set back between the moment
+    /// and them.
+    pub in_time: u64,
+}
+
 /// The groups of one log after a backup, up to a moment.
 pub(crate) struct ArchiveReader<'a> {
     archive: &'a Path,
@@ -36,6 +46,8 @@ pub(crate) struct ArchiveReader<'a> {
     until: Option<Until>,
     /// What the backup and the groups so far add up to.
     totals: Totals,
+    /// The sequence number of the newest change in the archive.
+    newest: u64,
     pieces: vec::IntoIter<PieceName>,
     /// The piece that is being read, and the rest of its groups.
     current: Option<(PieceName, vec::IntoIter<ChangeGroup>)>,
@@ -49,8 +61,8 @@ impl<'a> ArchiveReader<'a> {
         totals: Totals,
     ) -> Result<Self, RestoreError> {
         let PointInTime { archive, until } = moment;
+        check_is_later(*until, event_log, &totals).map_err(RestoreError::no_such_moment)?;
         let find = || {
-            check_is_later(*until, event_log, &totals)?;
             let mut pieces = pieces(archive)?;
             pieces.retain(|piece| piece.event_log == event_log);
             ensure!(
@@ -62,12 +74,29 @@ impl<'a> ArchiveReader<'a> {
             Ok(pieces.into_iter())
         };
         let pieces = find().map_err(RestoreError::unusable)?;
-        Ok(Self { archive, event_log, until: *until, totals, pieces, current: None })
+        let newest = pieces.as_slice().last().map_or(0, |piece| piece.last_sequence);
+        Ok(Self { archive, event_log, until: *until, totals, newest, pieces, current: None })
     }
 
     /// The newest change of the backup and the groups so far.
     pub(crate) fn position(&self) -> Position {
         Position::newest(self.event_log, &self.totals)
+    }
+
+    /// What the archive has after the groups so far. Behind a damaged piece, no times are known.
+    pub(crate) fn left_out(&self) -> LeftOut {
+        let changes = self.newest.saturating_sub(self.totals.last_sequence);
+        let mut in_time = 0;
+        if let Some(Until::Time(time)) = self.until {
+            let to_the_end = PointInTime::newest(self.archive);
+            let rest = ArchiveReader::after(&to_the_end, self.event_log, self.totals);
+            let mut rest = rest.ok();
+            while let Some(Ok(Some(group))) = rest.as_mut().map(ArchiveReader::next) {
+                let is_in_time = group.at_ms <= to_millis(time);
+                in_time += if is_in_time { group.changes.len() as u64 } else { 0 };
+            }
+        }
+        LeftOut { changes, in_time }
     }
 
     /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.
@@ -89,7 +118,7 @@ impl<'a> ArchiveReader<'a> {
                 // The backup has it.
                 continue;
             }
-            let Some(group) = self.part_of(group).map_err(RestoreError::unusable)? else {
+            let Some(group) = self.part_of(group).map_err(RestoreError::no_such_moment)? else {
                 return Ok(None);
             };
             self.totals =

@@ -1,0 +1,243 @@
+//! Reads a [backup](super) from its first byte to its last, and proves it.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
+use std::mem;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::frames::{END, FrameHead, HEAD};
+use super::position::Position;
+use super::{End, FORMAT, Head, MAGIC};
+use crate::format::whole;
+use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
+use crate::sled::health::findings::Findings;
+use crate::sled::health::verify::{Verification, Verifier};
+use crate::sled::tables::{BlockCursor, EntrySink, EntrySource, Map};
+use crate::{OpenError, StoreFailure};
+
+/// How much of a backup is read at a time, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A backup that is being read: a file, or what comes out of a pipe. Opening it reads its head; what follows is proved by
+/// [`Self::verify`] and by [`Self::restore`].
+pub struct BackupReader {
+    pub(super) head: Head,
+    /// The checksum of the frame of the head.
+    head_checksum: u64,
+    input: Input,
+    /// The block that is being read, and its map.
+    map: Map,
+    block: BlockCursor<Vec<u8>>,
+    /// Where the first block begins.
+    blocks_begin: u64,
+    /// Whether the end was read.
+    is_at_end: bool,
+    /// Whether nothing more can be read before the end.
+    is_cut: bool,
+}
+
+impl BackupReader {
+    /// Opens the file of a backup, or a named pipe.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`].
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let name = path.display().to_string();
+        let open = || {
+            let file = File::open(path)?;
+            if file.metadata()?.is_dir() {
+                return Err(io::Error::from(ErrorKind::IsADirectory));
+            }
+            Ok(file)
+        };
+        let file = open().with_context(|| format!("cannot read {name}"));
+        Self::new(file.map_err(advise_on_disk).map_err(open_error)?, name)
+    }
+
+    /// Reads a backup from its first byte on; `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Damaged`] when its head is cut or damaged, or it is no backup. [`OpenError::Unusable`] when it cannot be
+    /// read, or another version made it.
+    pub fn new(input: impl Read + Send + 'static, name: String) -> Result<Self, OpenError> {
+        let no_backup = format!("{name} is no whole backup");
+        Self::read_head(Input::new(Box::new(input), name))
+            .context(no_backup)
+            .map_err(advise_on_backup)
+            .map_err(advise_on_disk)
+            .map_err(open_error)
+    }
+
+    fn read_head(mut input: Input) -> anyhow::Result<Self> {
+        let mut magic = [0; MAGIC.len()];
+        input.read(&mut magic)?;
+        ensure!(magic == MAGIC, "it does not begin as a backup does");
+        let (frame, content) = input.read_frame().context("its head cannot be used")?;
+        ensure!(frame.kind == HEAD, "it does not begin with a head");
+        let head: Head = FORMAT.decode(&content)?;
+        head.totals.check().context("its head cannot be used")?;
+        let (map, block, blocks_begin) = (Map::Tags, BlockCursor::new(Vec::new()), input.at);
+        let head_checksum = frame.checksum;
+        let (is_at_end, is_cut) = (false, false);
+        Ok(Self { head, head_checksum, input, map, block, blocks_begin, is_at_end, is_cut })
+    }
+
+    /// The moment of the backup: its newest change.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::newest(self.head.event_log, &self.head.totals)
+    }
+
+    /// The number of plants.
+    #[must_use]
+    pub const fn plants(&self) -> u64 {
+        self.head.totals.plants
+    }
+
+    /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress` with
+    /// the share that is done, from 0 to 1. Memory is bounded by the number of events in the backup.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub fn verify(mut self, progress: &dyn Fn(f64)) -> Result<Verification, StoreFailure> {
+        let totals = self.head.totals;
+        let mut verifier = Verifier::new(Some(totals), Findings::list(), totals.plants, progress);
+        let read = verifier.read(&mut self);
+        // A cut backup lacks so many plants that a list of them would hide the cut.
+        let compared = read.and_then(|()| if self.is_cut { Ok(()) } else { verifier.check_totals() });
+        compared.map_err(StoreFailure::new)?;
+        Ok(verifier.into_verification())
+    }
+
+    /// Reads to the end of the backup, and compares it with its checksums.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Damaged`] when the backup is cut or damaged, and [`OpenError::Unusable`] when it cannot be read.
+    pub fn read_to_end(mut self) -> Result<(), OpenError> {
+        while self.next_block().map_err(advise_on_backup).map_err(advise_on_disk).map_err(open_error)? {}
+        Ok(())
+    }
+
+    /// Moves to the next entry. Returns false at the end. After an error, the next call continues behind the damage.
+    fn advance(&mut self) -> anyhow::Result<bool> {
+        loop {
+            match self.block.advance() {
+                Ok(true) => return Ok(true),
+                Ok(false) if self.next_block()? => {}
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    self.block = BlockCursor::new(Vec::new());
+                    return Err(error).with_context(|| self.input.place());
+                }
+            }
+        }
+    }
+
+    /// Moves to the next block. Returns false at the end.
+    fn next_block(&mut self) -> anyhow::Result<bool> {
+        if self.is_at_end || self.is_cut {
+            return Ok(false);
+        }
+        let read = self.input.read_frame();
+        // Behind an impossible length, no frame can be found.
+        self.is_cut = read.as_ref().is_err_and(|error| error.is::<io::Error>());
+        let (frame, content) =
+            read.with_context(|| format!("cannot read {}", self.input.place()))?;
+        if frame.kind == END {
+            self.is_at_end = true;
+            self.check_end(&content).with_context(|| self.input.place())?;
+            return Ok(false);
+        }
+        self.begin_block(frame.kind, content).with_context(|| self.input.place())?;
+        Ok(true)
+    }
+
+    fn begin_block(&mut self, kind: u8, content: Vec<u8>) -> anyhow::Result<()> {
+        let map = *Map::COPIED.get(usize::from(kind)).context("it is of no known map")?;
+        let mut first = BlockCursor::new(&content[..]);
+        ensure!(first.advance()?, "it is empty");
+        let last = mem::replace(&mut self.block, BlockCursor::new(Vec::new()));
+        let last_map = mem::replace(&mut self.map, map);
+        let is_next = last.is_before_first() || (last_map, last.key()) < (map, first.key());
+        ensure!(is_next, "the entries are not in order");
+        self.block = BlockCursor::new(content);
+        Ok(())
+    }
+
+    fn check_end(&mut self, content: &[u8]) -> anyhow::Result<()> {
+        let block_bytes = self.input.frame_begin - self.blocks_begin;
+        let end = End { block_bytes, head_checksum: self.head_checksum };
+        ensure!(whole::<End>(content)? == end, "the end is that of another backup");
+        ensure!(self.input.is_at_end()?, "something follows the end");
+        Ok(())
+    }
+}
+
+impl EntrySource for BackupReader {
+    fn take(&mut self, entries: usize, sink: &mut impl EntrySink) -> anyhow::Result<bool> {
+        for _ in 0..entries {
+            if !self.advance()? {
+                return Ok(false);
+            }
+            let Some(value) = self.block.value() else {
+                bail!("{} removes a key", self.input.place())
+            };
+            sink.add(self.map, self.block.key(), Some(value))?;
+        }
+        Ok(true)
+    }
+}
+
+/// What a backup is read from.
+struct Input {
+    input: BufReader<Box<dyn Read + Send>>,
+    /// What errors call it.
+    name: String,
+    /// Where the frame begins that was read last, and how many bytes are read, from the first byte of the backup on.
+    frame_begin: u64,
+    at: u64,
+}
+
+impl Input {
+    fn new(input: Box<dyn Read + Send>, name: String) -> Self {
+        Self { input: BufReader::with_capacity(READ_BYTES, input), name, frame_begin: 0, at: 0 }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.input.read_exact(bytes).map_err(|cause| match cause.kind() {
+            ErrorKind::UnexpectedEof => io::Error::new(cause.kind(), "it is cut"),
+            _ => cause,
+        })?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Reads a frame, and compares it with its checksum.
+    fn read_frame(&mut self) -> anyhow::Result<(FrameHead, Vec<u8>)> {
+        self.frame_begin = self.at;
+        let mut head = [0; FrameHead::BYTES];
+        self.read(&mut head)?;
+        let head = FrameHead::decode(head);
+        let is_damaged = || io::Error::new(ErrorKind::InvalidData, "its length is damaged");
+        let content_bytes = head.content_bytes().ok_or_else(is_damaged)?;
+        let mut content = vec![0; content_bytes];
+        self.read(&mut content)?;
+        ensure!(FrameHead::of(head.kind, &content)? == head, "its checksum is wrong");
+        Ok((head, content))
+    }
+
+    fn is_at_end(&mut self) -> io::Result<bool> {
+        Ok(self.input.fill_buf()?.is_empty())
+    }
+
+    /// Where the frame is that was read last.
+    fn place(&self) -> String {
+        format!("{}, bytes {} to {}", self.name, self.frame_begin, self.at)
+    }
+}
