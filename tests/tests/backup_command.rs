@@ -1,7 +1,8 @@
 //! `plantd backup`, `verify FILE`, `restore` and `archive prune`: what they make, their messages and their exit codes.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -170,7 +171,19 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
         let launch = launch.arguments(["--archive".as_ref(), archive.as_os_str()]);
         launch
             .arguments(["--until", wrong])
-            .assert_refused(USAGE, &["give a time with its offset"]);
+            .assert_refused(USAGE, &["neither a time", "2048-9f3a1c"]);
+    }
+    let of_another_log = format!("1002-{:x}", u64::MAX);
+    for (early, words) in [
+        ("2020-01-02T03:04:05Z", "take an older backup"),
+        ("7-1", "not of the log"),
+        (&of_another_log, "not of the log"),
+        (&format!("{}-1", u64::MAX), "not of the log"),
+        ("9999-12-31T23:59:59Z", "up to 9999-12-30"),
+    ] {
+        let launch = restore(&file, &garden.path("refused"));
+        let launch = launch.arguments(["--archive".as_ref(), archive.as_os_str()]);
+        launch.arguments(["--until", early]).assert_refused(USAGE, &[words]);
     }
     restore(&file, &garden.path("refused"))
         .arguments(["--until", &cursor])
@@ -216,17 +229,77 @@ fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing()
 }
 
 #[test]
-fn a_restore_writes_over_nothing() {
+fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
-    let (empty, link) = (garden.path("empty"), garden.path("link"));
-    fs::create_dir(&empty).expect("makes a folder");
+    let link = garden.path("link");
     std::os::unix::fs::symlink("nowhere", &link).expect("makes a link");
-    for there in [garden.server.data(), &empty, &file, &link] {
-        restore(&file, there).assert_refused(IO, &["exists, and a restore writes over nothing"]);
+    for there in [garden.server.data(), &file, &link, &garden.path("missing/data")] {
+        restore(&file, there).assert_refused(IO, &["cannot restore into the folder"]);
     }
-    restore(&file, &garden.path("missing/data")).assert_refused(IO, &["cannot make the folder"]);
-    assert_eq!(names_in(&empty), Vec::<String>::new());
+    // What a mounted file system has, and what a killed restore leaves.
+    let volume = garden.path("volume");
+    for name in ["lost+found", "plants.unfinished/tables"] {
+        fs::create_dir_all(volume.join(name)).expect("makes a folder");
+    }
+    fs::set_permissions(&volume, Permissions::from_mode(0o750)).expect("sets the mode");
+    run(&restore(&file, &volume));
+    assert_eq!(names_in(&volume), ["lost+found", "plants"]);
+    assert_eq!(mode(&volume), 0o750, "the folder is another's");
+    let restored = TestServer::start_at(Launch::new(), &volume);
+    assert_eq!(store_of(&restored.client(), "after a restore").len(), 1_000);
+    restore(&file, &volume).assert_refused(IO, &["a restore writes over nothing"]);
+}
+
+#[test]
+fn a_backup_goes_through_a_pipe_to_verify_and_restore() {
+    let garden = Garden::new();
+    let file = garden.backup("plants.backup");
+    let piped = |launch: &Launch| {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let whole = fs::read(&file).expect("reads");
+        let mut process = launch.spawn_reading(reader);
+        let written = std::thread::spawn(move || writer.write_all(&whole));
+        process.assert_exit_code(0);
+        written.join().expect("no panic").expect("everything is read");
+        process
+    };
+    let said = piped(&verify(Path::new("-"))).stdout();
+    assert!(said.starts_with("everything agrees: 1,000 plants, 1,000 events\n"), "{said}");
+    let data = garden.path("restored");
+    let said = piped(&restore(Path::new("-"), &data)).stderr();
+    assert!(said.starts_with("restored 1,000 plants in "), "{said}");
+    let restored = TestServer::start_at(Launch::new(), &data);
+    assert_eq!(
+        store_of(&restored.client(), "after a restore"),
+        store_of(&garden.server.client(), "before")
+    );
+}
+
+#[test]
+fn a_failing_disk_of_the_restored_folder_is_blamed_on_that_folder() {
+    let garden = Garden::new();
+    let file = garden.backup("plants.backup");
+    garden.server.client().create(1_001, "Salix", None);
+    let archive = garden.archive();
+    let data = garden.path("restored");
+    for fault in [
+        "mkdir:error=EIO:when=3+",
+        "pwrite64:error=ENOSPC",
+        "fsync:error=EIO:when=3+",
+        "pread64:error=EIO:when=60+",
+        "rename:error=EIO",
+        "renameat2:error=EIO",
+    ] {
+        let launch = restore(&file, &data).arguments(["--archive".as_ref(), archive.as_os_str()]);
+        let launch =
+            launch.under_strace(&garden.path("trace"), &["-e", &format!("inject={fault}")]);
+        let said = launch.assert_refused(IO, &[&data.display().to_string()]);
+        for of_another in ["plants.backup", "archive", "damaged", "take another"] {
+            assert!(!said.contains(of_another), "{fault}: {said}");
+        }
+        assert!(!data.exists(), "{fault}");
+    }
 }
 
 #[test]
@@ -236,22 +309,30 @@ fn what_is_no_backup_is_refused_by_verify_and_restore() {
     let whole = fs::read(&file).expect("reads");
     let cut = |length: usize| whole[..length].to_vec();
     for (bytes, words) in [
-        (Vec::new(), "has no head"),
+        (Vec::new(), "it is cut"),
         (b"id,name,tag\n1,Rosa,Rosaceae\n".to_vec(), "does not begin as a backup does"),
         (cut(30), "its head"),
         (cut(whole.len() / 2), "it is cut"),
         (cut(whole.len() - 1), "it is cut"),
-        ([&whole[..], b"\n"].concat(), "something follows its end"),
+        ([&whole[..], b"\n"].concat(), "something follows the end"),
     ] {
         fs::write(&file, bytes).expect("writes");
-        verify(&file).assert_refused(FINDINGS, &["is no whole backup", words]);
-        restore(&file, &garden.path("data"))
-            .assert_refused(FINDINGS, &["is no whole backup", words]);
+        let mut verification = verify(&file).spawn();
+        verification.assert_exit_code(FINDINGS);
+        let (found, refusal) = (verification.stdout(), verification.stderr());
+        assert!(refusal.contains("take another one"), "{refusal}");
+        assert!(found.contains(words) || refusal.contains(words), "{found}{refusal}");
+        assert!(found.lines().count() <= 1, "{found}");
+        restore(&file, &garden.path("data")).assert_refused(FINDINGS, &["take another one", words]);
     }
     let missing = garden.path("missing");
     verify(&missing).assert_refused(IO, &["cannot read"]);
     restore(&missing, &garden.path("data")).assert_refused(IO, &["cannot read"]);
-    verify(garden.folder.path()).assert_refused(IO, &["it is no regular file"]);
+    for command in
+        [verify(garden.folder.path()), restore(garden.folder.path(), &garden.path("data"))]
+    {
+        command.assert_refused(IO, &["something else is in the way", "is a directory"]);
+    }
     assert!(!garden.path("data").exists());
     Launch::new()
         .arguments(["verify", "--archive"])

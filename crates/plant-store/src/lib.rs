@@ -41,9 +41,9 @@ pub mod write;
 #[doc(hidden)]
 pub use self::sled::internal;
 pub use self::sled::{
-    Backup, BackupReader, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY, DEFAULT_PLANTS_SCANNED_FIRST,
-    LeftOut, PointInTime, Position, Pruned, RestoreError, Restored, SledConfig, SledInspection,
-    SledRepository, Until, Verification, prune_archive,
+    Backup, BackupReader, DEFAULT_CACHE_MIB, DEFAULT_CHANGES_IN_MEMORY,
+    DEFAULT_PLANTS_SCANNED_FIRST, LeftOut, PointInTime, Position, Pruned, RestoreError, Restored,
+    SledConfig, SledInspection, SledRepository, Until, Verification, prune_archive,
 };
 pub use self::write::{Created, Put};
 pub use error::{OpenError, StoreError, StoreFailure};

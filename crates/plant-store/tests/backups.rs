@@ -8,9 +8,9 @@ use fastrand::Rng;
 use plant_domain::{NewPlant, PlantId};
 use plant_store::conformance::damage::copy_as_killed;
 use plant_store::{
-    BackupReader, Event, EventCursor, EventsAfter, IdempotencyDigest, LeftOut, OnConflict, OpenError,
-    PlantRepository, PointInTime, Position, Preconditions, RestoreError, Revision, StoreError,
-    StoredPlant, Until, prune_archive,
+    BackupReader, Event, EventCursor, EventsAfter, IdempotencyDigest, LeftOut, OnConflict,
+    OpenError, PlantRepository, PointInTime, Position, Preconditions, RestoreError, Revision,
+    StoreError, StoredPlant, Until, prune_archive,
 };
 
 mod common;
@@ -125,6 +125,21 @@ async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
     assert!(created.stored.revision > lost.revision, "a revision of a lost change comes again");
     let page = restored.events(EventsAfter::Cursor(begin), 10).await.expect("reads");
     assert_eq!(page.events.len(), 1, "{page:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_restores_of_one_backup_give_out_different_revisions() {
+    let (store, mut chance) = (Store::new(), Rng::with_seed(14));
+    change_often(&store, 20, &mut chance).await;
+    let backup = store.back_up("backup").await;
+    let first_revision = async |name: &str| {
+        let restored = restore(&backup, &store.path(name), None);
+        let plant = NewPlant::new(99, "Quercus", None).expect("valid");
+        restored.create(plant, None).await.expect("the id is free").stored.revision
+    };
+    let (one, other) = (first_revision("one").await, first_revision("other").await);
+    let between = one.get().abs_diff(other.get());
+    assert!(between > 1_000_000, "{one} and {other}: some changes later, a revision is in both");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -513,7 +528,9 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     let empty = store.back_up("empty").await;
     store.close().await;
     let verified = |backup: &Path, archive: &Path| {
-        BackupReader::open(backup).expect("it is whole").verify_archive(&PointInTime::newest(archive))
+        BackupReader::open(backup)
+            .expect("it is whole")
+            .verify_archive(&PointInTime::newest(archive))
     };
     verified(&empty, store.archive()).expect("nothing happened since");
     store.open();

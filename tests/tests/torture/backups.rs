@@ -132,7 +132,7 @@ fn back_up(server: &mut TestServer, file: &Path, chance: &mut Rng) -> (Option<Ma
 fn is_refused_unless_whole(unfinished: &Path) -> bool {
     let verified = command(&["verify"], &[unfinished]);
     let is_whole = verified.stdout().contains("whole up to");
-    let has_refused = verified.stderr().contains("is no whole backup");
+    let has_refused = verified.stderr().contains("take another one");
     assert!(is_whole != has_refused, "{}{}", verified.stdout(), verified.stderr());
     fs::remove_file(unfinished).expect("removes");
     has_refused

@@ -45,10 +45,11 @@ fn until(text: &str) -> anyhow::Result<Until> {
         return Ok(Until::Cursor(cursor));
     }
     let time: Result<Timestamp, _> = text.parse();
-    time.map(|time| Until::Time(time.into())).map_err(|cause| {
+    time.map(|time| Until::Time(time.into())).map_err(|_| {
         anyhow!(
-            "{cause}; give a time with its offset, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as \
-             2048-9f3a1c"
+            "this is neither a time with its offset up to {:.0}, such as 2027-01-02T03:04:05Z, nor the cursor of an \
+             event, such as 2048-9f3a1c",
+            Timestamp::MAX
         )
     })
 }

@@ -99,7 +99,9 @@ impl<'a> UnfinishedData<'a> {
             if name == UNFINISHED {
                 fs::remove_dir_all(self.plants())?;
             } else if name != LOST_AND_FOUND {
-                bail!("a restore writes over nothing, and {name:?} is in it; choose another folder");
+                bail!(
+                    "a restore writes over nothing, and {name:?} is in it; choose another folder"
+                );
             }
         }
         Ok(())

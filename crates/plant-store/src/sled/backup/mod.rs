@@ -152,7 +152,8 @@ impl Rest {
         if is_last {
             self.frames.end_block()?;
         }
-        let (beginning, blocks) = (mem::take(&mut self.beginning), mem::take(&mut self.frames.bytes));
+        let (beginning, blocks) =
+            (mem::take(&mut self.beginning), mem::take(&mut self.frames.bytes));
         self.block_bytes += blocks.len() as u64;
         if !is_last {
             return Ok(([beginning, blocks].concat(), Some(self)));

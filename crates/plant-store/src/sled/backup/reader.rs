@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::frames::{END, FrameHead, HEAD};
 use super::position::Position;
+use super::restore::sequence_after;
 use super::{End, FORMAT, Head, MAGIC};
 use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
@@ -79,7 +80,9 @@ impl BackupReader {
         let (frame, content) = input.read_frame().context("its head cannot be used")?;
         ensure!(frame.kind == HEAD, "it does not begin with a head");
         let head: Head = FORMAT.decode(&content)?;
-        head.totals.check().context("its head cannot be used")?;
+        let numbers_are_left = || sequence_after(head.totals.last_sequence, 0);
+        let checked = head.totals.check().and_then(|()| numbers_are_left());
+        checked.context("its head cannot be used")?;
         let (map, block, blocks_begin) = (Map::Tags, BlockCursor::new(Vec::new()), input.at);
         let head_checksum = frame.checksum;
         let (is_at_end, is_cut) = (false, false);
@@ -109,7 +112,8 @@ impl BackupReader {
         let mut verifier = Verifier::new(Some(totals), Findings::list(), totals.plants, progress);
         let read = verifier.read(&mut self);
         // A cut backup lacks so many plants that a list of them would hide the cut.
-        let compared = read.and_then(|()| if self.is_cut { Ok(()) } else { verifier.check_totals() });
+        let compared =
+            read.and_then(|()| if self.is_cut { Ok(()) } else { verifier.check_totals() });
         compared.map_err(StoreFailure::new)?;
         Ok(verifier.into_verification())
     }
@@ -120,7 +124,12 @@ impl BackupReader {
     ///
     /// [`OpenError::Damaged`] when the backup is cut or damaged, and [`OpenError::Unusable`] when it cannot be read.
     pub fn read_to_end(mut self) -> Result<(), OpenError> {
-        while self.next_block().map_err(advise_on_backup).map_err(advise_on_disk).map_err(open_error)? {}
+        while self
+            .next_block()
+            .map_err(advise_on_backup)
+            .map_err(advise_on_disk)
+            .map_err(open_error)?
+        {}
         Ok(())
     }
 
@@ -241,3 +250,6 @@ impl Input {
         format!("{}, bytes {} to {}", self.name, self.frame_begin, self.at)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,10 @@ impl BackupReader {
     /// # Errors
     ///
     /// Those of [`Self::restore`].
-    pub fn verify_archive(&self, moment: &PointInTime) -> Result<(Position, LeftOut), RestoreError> {
+    pub fn verify_archive(
+        &self,
+        moment: &PointInTime,
+    ) -> Result<(Position, LeftOut), RestoreError> {
         let Head { event_log, totals, .. } = self.head;
         let mut archive = ArchiveReader::after(moment, event_log, totals)?;
         while archive.next()?.is_some() {}
@@ -206,7 +209,7 @@ impl Restoring {
 }
 
 /// The last sequence number of a database that is restored from one whose last number is `old`.
-fn sequence_after(old: u64, random: u64) -> anyhow::Result<u64> {
+pub(super) fn sequence_after(old: u64, random: u64) -> anyhow::Result<u64> {
     let begin = old + MIN_SKIPPED;
     let left = MAX_SEQUENCE.saturating_sub(begin) / SKIPPED_PART;
     ensure!(left > MIN_SKIPPED, "there are no sequence numbers left after {old}");

@@ -11,8 +11,8 @@ use super::merge::{MergedEntries, Tables, levels_of};
 use crate::fault;
 use crate::sled::files::Files;
 use crate::sled::health::metrics::EngineMetrics;
-use crate::sled::tables::{EntrySource as _, Table};
 use crate::sled::tables::seal::Advances;
+use crate::sled::tables::{EntrySource as _, Table};
 
 /// How many input entries a merge reads before it checks whether it is abandoned. The check at each block is not enough, because
 /// forgotten entries fill no block.

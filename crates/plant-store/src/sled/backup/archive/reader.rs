@@ -208,3 +208,6 @@ fn check_is_later(until: Option<Until>, event_log: u32, totals: &Totals) -> anyh
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
