@@ -160,7 +160,7 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
     };
     let after_backup = pieces_in(&archive).pop().expect("a piece");
     let beyond = format!("9999999-{}", cursor.split_once('-').expect("a log").1);
-    refuse(&["it ends before the change", "add --until 1002-"], &["--until", &beyond]);
+    refuse(&["the archive ends before the change", "add --until 1002-"], &["--until", &beyond]);
     let piece = archive.join(&after_backup);
     let mut bytes = fs::read(&piece).expect("reads");
     bytes[20] ^= 1;

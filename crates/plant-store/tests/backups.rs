@@ -188,7 +188,7 @@ async fn a_moment_that_the_backup_and_the_archive_do_not_have_is_refused() {
         (Until::Time(history[0].event.at - Duration::from_secs(1)), "take an older backup"),
         (of(last.revision.get(), last.log ^ (1 << 32)), "not of the log"),
         (of(last.revision.get(), last.log ^ 1), "another change"),
-        (of(last.revision.get() + 1, last.log), "it ends before the change"),
+        (of(last.revision.get() + 1, last.log), "the archive ends before the change"),
     ] {
         let refused = backup.verify_archive(&until(store.archive(), limit));
         let refused = refused.expect_err("there is no such moment").to_string();

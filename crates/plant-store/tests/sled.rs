@@ -547,7 +547,7 @@ async fn a_verification_lists_exactly_what_disagrees() {
         (record(7, &[1]), &[RECORD, PLANTS, TAGS, INDEX]),
         (record(7, &with_a_line_end), &[RECORD, PLANTS, TAGS, INDEX]),
         (count("tag 2", 13), &[TAGS]),
-        (count("tag 9", -1), &[TAGS]),
+        (count("tag 9", -1), &["the count of the tag \"tag 9\" is -1", TAGS]),
         (
             without_events,
             &[

@@ -140,7 +140,7 @@ impl<'a> ArchiveReader<'a> {
         let Some(piece) = self.pieces.next() else {
             return match self.until {
                 Some(Until::Cursor(until)) => {
-                    Err(self.not_whole(anyhow!("it ends before the change {until}")))
+                    Err(self.not_whole(anyhow!("the archive ends before the change {until}")))
                 }
                 _ => Ok(false),
             };
