@@ -1,5 +1,6 @@
 //! The headers for browsers: the type of an answer, what may cache it, and which origins may ask.
 
+use plant_http::CorsOrigin;
 use plantd_tests::{
     Answer, CONFIGURATION, Launch, TOKEN, TestServer, USAGE, create_request, plant_body,
 };
@@ -146,11 +147,34 @@ fn an_origin_that_no_browser_would_send_is_refused() {
     let origins = "* null plants.example //plants.example https:// https://plants.example/ \
          https://plants.example/garden https://plants.example?x https://Plants.example \
          HTTPS://plants.example https://plants.example:443 https://plants.example: \
-         http://plants.example:80 https://user@plants.example ftp://plants.example";
+         http://plants.example:80 https://user@plants.example ftp://plants.example \
+         https://plants.example:99999 https://plants.example:0 https://256.1.1.1 https://*.example";
     let two = "https://plants.example https://other.example";
     for origin in origins.split(' ').chain(["", two]) {
         Launch::new().arguments(["--cors-origin", origin]).assert_refused(USAGE, &[]);
         let variable = Launch::new().environment("PLANTD_CORS_ORIGIN", origin);
         variable.assert_refused(CONFIGURATION, &[]);
+    }
+}
+
+#[test]
+fn an_origin_is_refused_unless_it_is_written_as_the_url_standard_serializes_it() {
+    for (written, form) in [
+        ("https://plants.example:0443", "https://plants.example"),
+        ("https://plants.example:08443", "https://plants.example:8443"),
+        ("https://[::0001]:8443", "https://[::1]:8443"),
+        ("http://127.1", "http://127.0.0.1"),
+        ("http://1.2.3", "http://1.2.0.3"),
+        ("http://0x7f.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("https://Plants.example", "https://plants.example"),
+        ("https://pl%61nts.example", "https://plants.example"),
+        ("https://gärten.example", "https://xn--grten-gra.example"),
+        ("https://user@plants.example", "https://plants.example"),
+        ("https://plants.example/", "https://plants.example"),
+        ("https:plants.example", "https://plants.example"),
+    ] {
+        let refusal = written.parse::<CorsOrigin>().expect_err(written).to_string();
+        assert_eq!(refusal, format!("browsers send {form}, so write it that way"), "{written}");
+        assert!(form.parse::<CorsOrigin>().is_ok(), "{form}");
     }
 }

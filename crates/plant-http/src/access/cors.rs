@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use actix_http::header::{self, HeaderName, HeaderValue};
 use actix_http::{Method, RequestHead};
-use actix_web::http::Uri;
+use url::Url;
 
 /// The headers that a page may send beyond the safelisted ones.
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, \
@@ -21,8 +21,9 @@ const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// How long a browser may keep the answer to a preflight request.
 const MAX_AGE_SECONDS: &str = "7200";
 
-/// The origin of a web page (RFC 6454), as browsers send it: `http` or `https`, a host, and a port unless it is the
-/// scheme's default, such as `https://plants.example`.
+/// The origin of a web page as browsers send it (URL Standard and HTML Standard, serialization of an origin): `http` or
+/// `https`, a host, and a port unless it is the scheme's default, such as `https://plants.example`. Any other way to write
+/// the same origin is refused, because no browser sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorsOrigin(HeaderValue);
 
@@ -30,30 +31,31 @@ impl FromStr for CorsOrigin {
     type Err = CorsOriginError;
 
     fn from_str(text: &str) -> Result<Self, CorsOriginError> {
-        let no_origin = || {
-            let message =
-                "an origin is a scheme, a host and maybe a port, such as https://plants.example";
-            CorsOriginError(message.to_owned())
+        let refuse = |what: &str| {
+            Err(CorsOriginError(format!(
+                "{what}; an origin is a scheme, a host and maybe a port, such as https://plants.example"
+            )))
         };
-        let uri: Uri = text.parse().map_err(|_| no_origin())?;
-        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(no_origin)?;
-        let default_port = match scheme {
-            "http" => 80,
-            "https" => 443,
-            _ => return Err(no_origin()),
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(cause) => return refuse(&cause.to_string()),
         };
-        if authority.as_str().contains('@') || authority.as_str().ends_with(':') {
-            return Err(no_origin());
+        if !matches!(url.scheme(), "http" | "https") {
+            return refuse("the scheme is neither http nor https");
         }
-        if uri.port_u16() == Some(default_port) {
-            let message = format!("browsers leave out :{default_port}, so leave it out");
-            return Err(CorsOriginError(message));
+        if url.port() == Some(0) {
+            return refuse("no page has the port 0");
         }
-        let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
+        let origin = url.origin().ascii_serialization();
+        if origin.contains('*') {
+            return refuse("an * stands for no other text here");
+        }
         if text != origin {
             return Err(CorsOriginError(format!("browsers send {origin}, so write it that way")));
         }
-        HeaderValue::from_str(&origin).map(Self).map_err(|_| no_origin())
+        HeaderValue::from_str(&origin)
+            .map(Self)
+            .map_err(|_| CorsOriginError("a host has ASCII characters only".to_owned()))
     }
 }
 
