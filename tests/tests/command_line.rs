@@ -132,6 +132,64 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
 }
 
 #[test]
+fn an_address_that_is_not_written_as_the_standards_say_is_refused_before_anything_is_sent() {
+    let ports = [":99999", ":65536", ":18431x", ":+80", ":-1", ":0", ":", ":8 0"];
+    let urls = ports.map(|port| format!("http://127.0.0.1{port}"));
+    let others = [
+        "https://127.0.0.1:65536/plants",
+        "http://[::1]:99999",
+        "http:127.0.0.1",
+        "http:/\\127.0.0.1",
+        " http://127.0.0.1",
+        "http://127.0.0.1\t",
+        "http://256.1.1.1",
+        "http://[::1",
+        "localhost:8080",
+        "unix:",
+    ];
+    let commands = [
+        &["get", "1"] as &[&str],
+        &["list"],
+        &["import", "a.csv"],
+        &["export"],
+        &["events"],
+        &["backup", "a.backup"],
+        &["health"],
+    ];
+    for url in urls.iter().map(String::as_str).chain(others) {
+        check(&["health", "--url", url], USAGE, &["--url", "give a URL", "http://127.0.0.1:8080"]);
+    }
+    for command in commands {
+        check(&[command, &["--url", &urls[0]]].concat(), USAGE, &["--url", "invalid port number"]);
+    }
+    for flag in ["--listen", "--metrics-listen"] {
+        for address in [
+            "127.0.0.1:+0",
+            "127.0.0.1:65536",
+            "127.0.0.1:",
+            "localhost:+0",
+            "localhost:",
+            "localhost:00",
+            "localhost",
+            "localhost:0/",
+            "user@localhost:0",
+            "127.1:0",
+            "::1:0",
+            ":0",
+        ] {
+            let words = [flag, "give an address and a port"];
+            check(&[flag, address], USAGE, &words);
+            let variable = flag.replace("--", "PLANTD_").replace('-', "_").to_uppercase();
+            check_with(Launch::new().environment(&variable, address), &[], CONFIGURATION, &words);
+        }
+    }
+    for place in ["one:+5432", "one:0", "[::1]:+5432", "one,two:+5432", "one/plants?port=+5432"] {
+        let words = ["--postgres", "a port is a number from 1 to 65535"];
+        check(&["--postgres", &format!("postgres://{place}")], USAGE, &words);
+    }
+}
+
+#[test]
 fn a_token_that_cannot_be_sent_or_is_short_ends_with_78_and_is_not_told() {
     for (token, word) in [
         ("", "PLANTD_TOKEN"),

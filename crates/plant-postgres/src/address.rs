@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,6 +17,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long sent data may stay without an acknowledgement before the operating system closes the connection, unless the URL
 /// says otherwise.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+const PORT_ADVICE: &str = "a port is a number from 1 to 65535";
 
 /// The URL of a PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`.
 ///
@@ -117,6 +120,11 @@ impl FromStr for PostgresUrl {
             return refuse("it must begin with postgres://");
         }
         let (place, options) = text.split_once('?').unwrap_or((text, ""));
+        let authority = place.split('/').nth(2).unwrap_or_default();
+        let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if !hosts.split(',').all(|host| is_port(port_of(host))) {
+            return refuse(PORT_ADVICE);
+        }
         let (mut known_to_client, mut root_certificates) = (Vec::new(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
@@ -129,6 +137,11 @@ impl FromStr for PostgresUrl {
                         return refuse("sslrootcert is not UTF-8");
                     };
                     root_certificates = Some(PathBuf::from(path.into_owned()));
+                }
+                Some(("port", ports))
+                    if !percent_decode_str(ports).decode_utf8_lossy().split(',').all(is_port) =>
+                {
+                    return refuse(PORT_ADVICE);
                 }
                 _ => known_to_client.push(option),
             }
@@ -164,6 +177,19 @@ impl FromStr for PostgresUrl {
             Err(error) => refuse(&error),
         }
     }
+}
+
+/// The port in `HOST:PORT`; empty if there is none.
+fn port_of(host: &str) -> &str {
+    // A colon within brackets is part of an IPv6 address.
+    let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
+    after_address.split_once(':').map_or("", |(_, port)| port)
+}
+
+/// Whether a text is a port, or empty for the default one, as in libpq. `u16` alone would take a sign.
+fn is_port(text: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.is_empty() || (is_number && text.parse::<NonZeroU16>().is_ok())
 }
 
 fn with_defaults(mut config: Config) -> Config {

@@ -211,3 +211,43 @@ fn a_start_that_fails_leaves_no_socket_behind() {
     let said = launch.assert_refused(IO, &[]);
     assert!(!path.exists(), "{said}");
 }
+
+#[test]
+fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_with_it() {
+    let (path, folder) = socket();
+    let mut server = TestServer::start_with(unix_launch(&path));
+    let url = format!("unix:{}", path.display());
+    let run = |arguments: &[&str], exit_code: i32| {
+        let launch = Launch::new().current_folder(folder.path());
+        let mut process = launch.arguments(arguments).arguments(["--url", &url]).spawn();
+        process.assert_exit_code(exit_code);
+        (process.stdout(), process.stderr())
+    };
+    let row = r#"{"id":1,"name":"Rosa"}"#;
+    // Larger than what a socket holds, so that it is written and read in parts.
+    let rows: String =
+        (2..40_000).map(|id| format!("{{\"id\":{id},\"name\":\"Rosa canina {id}\"}}\n")).collect();
+    let rows = format!("{row}\n{rows}");
+    fs::write(folder.path().join("plants.ndjson"), &rows).expect("writes");
+    run(&["import", "plants.ndjson"], 0);
+    assert_eq!(run(&["get", "1"], 0).0, format!("{row}\n"));
+    assert_eq!(run(&["list", "--limit", "1"], 0).0, format!("{row}\n"));
+    assert!(run(&["export"], 0).0 == rows, "the export differs");
+    assert_eq!(run(&["events"], 0).0.lines().count(), 39_999);
+    assert_eq!(run(&["health"], 0), (String::new(), String::new()));
+    assert!(run(&["backup", "plants.backup"], 0).1.contains(": 39,999 plants"));
+    let wrong = folder.path().join("token");
+    fs::write(&wrong, "another-token-than-that").expect("writes");
+    let refused = run(&["get", "1", "--token-file", wrong.to_str().expect("UTF-8")], CONFIGURATION);
+    assert!(refused.1.contains(&format!("{url} refuses the token")), "{refused:?}");
+
+    assert_eq!(server.terminate().code(), Some(0));
+    for left in [false, true] {
+        let listener = left.then(|| UnixListener::bind(&path).expect("a socket can be made"));
+        drop(listener);
+        assert!(run(&["health"], IO).1.contains(&format!("nothing listens at {url}")));
+    }
+    fs::remove_file(&path).expect("it is there");
+    let _silent = UnixListener::bind(&path).expect("a socket can be made");
+    assert!(run(&["health"], 1).1.contains(&format!("{url} is not ready: it does not answer")));
+}

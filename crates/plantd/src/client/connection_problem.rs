@@ -8,6 +8,8 @@ use anyhow::anyhow;
 use ureq::http::Uri;
 use ureq::{Error, Timeout};
 
+use crate::client::server_url::ServerUrl;
+
 /// How long connecting may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -15,7 +17,7 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why the server at `url` sent no answer, and what to do about it.
-pub(crate) fn advice(url: &str, error: &Error) -> String {
+pub(crate) fn advice(url: &ServerUrl, error: &Error) -> String {
     if let Some(error) = tls_error(error) {
         return tls_problem(url, error);
     }
@@ -24,8 +26,13 @@ pub(crate) fn advice(url: &str, error: &Error) -> String {
         _ => None,
     };
     match (error, kind) {
-        (_, Some(ErrorKind::ConnectionRefused)) => {
+        (_, Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound)) => {
             format!("nothing listens at {url}; start the server, or choose another with --url")
+        }
+        (_, Some(ErrorKind::PermissionDenied)) if url.socket().is_some() => {
+            format!(
+                "this user may not connect to {url}; act as its owner, or as a member of its group"
+            )
         }
         (Error::Timeout(Timeout::Resolve | Timeout::Connect), _) => format!(
             "{url} does not answer within {} s; check that the server runs and that no firewall blocks it, \
@@ -63,8 +70,8 @@ fn is_end(error: &Error) -> bool {
 }
 
 /// Whether the name of the host resolves.
-fn is_name_known(url: &str) -> bool {
-    let uri: Option<Uri> = url.parse().ok();
+fn is_name_known(url: &ServerUrl) -> bool {
+    let uri: Option<Uri> = url.at("/").parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
     (host.trim_matches(['[', ']']), 0).to_socket_addrs().is_ok()
 }
@@ -77,7 +84,7 @@ fn tls_error(error: &Error) -> Option<&rustls::Error> {
     }
 }
 
-fn tls_problem(url: &str, error: &rustls::Error) -> String {
+fn tls_problem(url: &ServerUrl, error: &rustls::Error) -> String {
     use rustls::CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
         NotValidYetContext,

@@ -27,7 +27,7 @@ pub(crate) struct HealthOptions {
 pub(crate) fn run(
     HealthOptions { server: UrlOptions { url } }: &HealthOptions,
 ) -> Result<(), Stop> {
-    let request = agent().get(format!("{url}/readyz"));
+    let request = agent(url).get(url.at("/readyz"));
     let answer = request.config().timeout_global(Some(ANSWER_TIMEOUT)).build().call();
     let problem = match answer {
         Ok(answer) if answer.status().as_u16() == 200 => return Ok(()),

@@ -4,18 +4,20 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use plant_domain::error_number::NO_SUCH_PLANT;
 use plant_http::Token;
 use plant_http::transfer::NO_BACKUPS;
 use serde::Deserialize;
 use ureq::http::request::Builder;
-use ureq::http::{HeaderMap, Method, Request, Response, Uri, Version, header};
+use ureq::http::{HeaderMap, Method, Request, Response, Version, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, cause};
+use crate::client::server_url::ServerUrl;
+use crate::client::unix_transport::{NoResolver, UnixConnector};
 use crate::exit::Stop;
 use crate::files::tokens_file::TOKEN_VARIABLE;
 
@@ -31,10 +33,10 @@ const TOKEN_MAX_BYTES: usize = 4096;
 // No documentation comment: it would be the first line of the help.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct UrlOptions {
-    /// The URL of the server; https trusts the certificates of this system, or those in the file that
-    /// SSL_CERT_FILE names
-    #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = server_url)]
-    pub(crate) url: String,
+    /// The URL of the server, or unix:PATH for a Unix socket; https trusts the certificates of this system, or
+    /// those in the file that SSL_CERT_FILE names
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: ServerUrl,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -47,25 +49,10 @@ pub(crate) struct RemoteOptions {
     token_file: Option<PathBuf>,
 }
 
-/// Parses a URL: `http` or `https`, a host, and an optional path prefix. Removes a slash at the end.
-fn server_url(text: &str) -> anyhow::Result<String> {
-    let uri: Uri = text.parse()?;
-    let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority())
-    else {
-        bail!("begin it with http:// or https://, such as http://127.0.0.1:8080");
-    };
-    ensure!(!authority.as_str().contains('@'), "leave out the user; --token-file says who you are");
-    ensure!(
-        uri.query().is_none() && !text.contains('#'),
-        "end it with a host or a path, without a query or a fragment"
-    );
-    Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
-}
-
 /// A server, and the token to send it.
 pub(crate) struct Remote {
     agent: Agent,
-    url: String,
+    url: ServerUrl,
     token: String,
     /// Where the token comes from, for messages.
     token_origin: String,
@@ -78,10 +65,11 @@ impl Remote {
             None => (environment_token()?, TOKEN_VARIABLE.to_owned()),
         };
         let token = checked_token(&token, &token_origin).map_err(Stop::Configuration)?;
-        Ok(Self { agent: agent(), url: options.server.url.clone(), token, token_origin })
+        let url = options.server.url.clone();
+        Ok(Self { agent: agent(&url), url, token, token_origin })
     }
 
-    pub(crate) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &ServerUrl {
         &self.url
     }
 
@@ -89,7 +77,7 @@ impl Remote {
     pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
         Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.url))
+            .uri(self.url.at(path))
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
@@ -185,8 +173,8 @@ impl Remote {
     }
 }
 
-/// A client that follows no redirects.
-pub(crate) fn agent() -> Agent {
+/// A client of this server, which follows no redirects.
+pub(crate) fn agent(url: &ServerUrl) -> Agent {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
         .http_status_as_error(false)
@@ -200,11 +188,16 @@ pub(crate) fn agent() -> Agent {
         .timeout_per_read(Some(IDLE_TIMEOUT))
         .timeout_per_write(Some(IDLE_TIMEOUT))
         .build();
-    Agent::new_with_config(config)
+    match url.socket() {
+        Some(path) => {
+            Agent::with_parts(config, UnixConnector { path: path.to_owned() }, NoResolver)
+        }
+        None => Agent::new_with_config(config),
+    }
 }
 
 /// Why a connection failed, and what to do about it.
-pub(crate) fn explained(url: &str, error: ureq::Error) -> anyhow::Error {
+pub(crate) fn explained(url: &ServerUrl, error: ureq::Error) -> anyhow::Error {
     let advice = advice(url, &error);
     cause(error).context(advice)
 }

@@ -14,6 +14,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::files::private_file;
 
+/// The prefix of an address that is the path of a Unix socket.
+pub(crate) const UNIX_PREFIX: &str = "unix:";
+
 /// The most bytes that the path of a Unix socket may have.
 const UNIX_SOCKET_PATH_MAX_BYTES: usize = 107;
 

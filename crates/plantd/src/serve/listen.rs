@@ -14,11 +14,12 @@ use clap::{ArgMatches, Args};
 use listenfd::ListenFd;
 use plant_http::ListeningSocket;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use url::{Host, Url};
 
 use crate::exit::Stop;
-use crate::files::unix_socket;
+use crate::files::unix_socket::{self, UNIX_PREFIX};
 use crate::serve::certificate::Certificate;
-use crate::serve::server_address::{ServerAddress, UNIX_PREFIX};
+use crate::serve::server_address::ServerAddress;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -189,11 +190,25 @@ impl FromStr for ListenAddress {
             unix_socket::check_path(path.as_ref())?;
             return Ok(Self::Unix(path.into()));
         }
-        let mut addresses = text.to_socket_addrs().map_err(|cause| {
-            anyhow!("{cause}; give an address and a port, such as 127.0.0.1:8080, or unix:PATH")
-        })?;
+        let advice =
+            "give an address and a port, such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH";
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Tcp(address));
+        }
+        let (name, port) = name_and_port(text).with_context(|| advice)?;
+        let addresses = (name, port).to_socket_addrs();
+        let mut addresses = addresses.map_err(|cause| anyhow!("{cause}; {advice}"))?;
         addresses.next().map(Self::Tcp).context("the name has no address")
     }
+}
+
+/// Parses the name of a host and a port as the URL Standard does, and nothing beside them.
+fn name_and_port(text: &str) -> Option<(String, u16)> {
+    // A scheme that has no default port.
+    let url = Url::parse(&format!("tcp://{text}")).ok()?;
+    let (name, port) = url.host_str().zip(url.port())?;
+    let is_all = text == format!("{name}:{port}");
+    (is_all && matches!(Host::parse(name), Ok(Host::Domain(_)))).then(|| (name.to_owned(), port))
 }
 
 impl fmt::Display for ListenAddress {

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// The prefix of an address that is the path of a Unix socket.
-pub(crate) const UNIX_PREFIX: &str = "unix:";
+use crate::files::unix_socket::UNIX_PREFIX;
 
 #[derive(Debug)]
 pub(crate) enum ServerAddress {
