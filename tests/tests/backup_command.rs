@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plantd_tests::{
-    CONFIGURATION, FakeServer, Format, IO, Launch, Process, TestServer, USAGE,
+    CONFIGURATION, FakeServer, Format, IO, Launch, Process, Script, TestServer, USAGE,
     assert_cursor_refused, create_token, mode, newest_cursor, store_of, wait_until,
     wait_until_archived,
 };
@@ -408,6 +408,36 @@ fn another_backup_is_refused_while_one_is_made() {
     wait_until("a backup after the first has ended", || {
         garden.server.client().get("/backup").status == 200
     });
+}
+
+#[test]
+fn a_backup_waits_for_the_one_that_is_made_and_for_no_longer_than_ten_minutes() {
+    let garden = Garden::new();
+    let rows: String = (0..40_000)
+        .map(|id| format!("{{\"id\":{id},\"name\":\"{}\"}}\n", "Rosa ".repeat(40)))
+        .collect();
+    garden.server.client().import(Format::Ndjson, "on_conflict=replace", rows);
+    let mut first = garden.server.connect();
+    // Nothing of the answer is read, so that the first backup does not end.
+    first.send(plantd_tests::raw_head("GET /backup", ""));
+    wait_until("the first backup to begin", || garden.server.client().get("/backup").status == 503);
+    let mut second = garden.back_up(&garden.path("plants.backup")).spawn();
+    wait_until("the second one to wait", || {
+        second.stderr().contains("trying again") && second.stderr().contains("another backup")
+    });
+    drop(first);
+    second.assert_exit_code(0);
+    assert!(second.stderr().contains(": 40,000 plants"), "{}", second.stderr());
+    run(&verify(&garden.path("plants.backup")));
+
+    let busy = "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n";
+    for retry_after in ["Retry-After: 601\r\n", ""] {
+        let script = Script::start(vec![format!("{busy}{retry_after}\r\n"); 9]);
+        let url = format!("http://{}", script.address);
+        let launch = Launch::new().arguments(["backup", "-", "--url", &url]);
+        launch.assert_refused(IO, &["503"]);
+        assert_eq!(script.targets(), ["/backup"]);
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ureq::http::{HeaderMap, header};
+
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -24,6 +26,12 @@ impl Backoff {
         self.next = (whole * 2).min(LONGEST);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
+}
+
+/// The pause for which an answer asks: the whole seconds in `Retry-After`.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse::<u32>().ok()?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]

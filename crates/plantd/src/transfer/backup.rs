@@ -2,7 +2,8 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -12,6 +13,7 @@ use plant_store::{BackupReader, OpenError};
 use ureq::Body;
 use ureq::http::{Method, Response};
 
+use crate::client::backoff::{Backoff, retry_after};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
 use crate::transfer::broken::Broken;
@@ -23,6 +25,9 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// How many bytes are written between two syncs. One large sync at the end would hold up those of a server on the same disk.
 const SYNC_BYTES: u64 = 1024 * 1024;
+
+/// How long a busy server is asked again. The nightly backup waits for one by hand, and a failure is still noticed that night.
+const BUSY_MAX: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -69,10 +74,23 @@ fn read_back(file: &Path) -> Result<String, OpenError> {
     Ok(format!(": {plants} plants, up to the change {cursor}"))
 }
 
-/// Requests a backup.
+/// Requests a backup. While the server makes another one, or is busy, asks again after the pause that its answer names.
 fn ask(remote: &Remote) -> Result<Response<Body>, Stop> {
-    let request = remote.request(Method::GET, "/backup");
-    let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
+    let (begun, mut backoff, mut is_waiting) = (Instant::now(), Backoff::new(), false);
+    let answer = loop {
+        let answer = remote.send(remote.request(Method::GET, "/backup"), ())?;
+        let pause = retry_after(answer.headers()).map(|pause| pause + backoff.pause());
+        let pause = pause.filter(|pause| begun.elapsed() + *pause < BUSY_MAX);
+        match (remote.check(answer, Stop::Usage), pause) {
+            (Err(Stop::Io(cause)), Some(pause)) => {
+                if !std::mem::replace(&mut is_waiting, true) {
+                    say(&format!("waiting, and trying again: {cause:#}"));
+                }
+                thread::sleep(pause);
+            }
+            (checked, _) => break checked?,
+        }
+    };
     remote.expect_media_type(&answer, BACKUP_MEDIA_TYPE)?;
     remote.expect_framed(&answer)?;
     Ok(answer)

@@ -13,8 +13,9 @@ use plant_store::EventCursor;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use ureq::Body;
-use ureq::http::{HeaderMap, Method, Response, header};
+use ureq::http::{HeaderMap, Method, Response};
 
+use crate::client::backoff::retry_after;
 use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
 use crate::transfer::output::{Output, cannot_print};
@@ -110,7 +111,7 @@ impl Feed {
     /// Turns every status but 200 into a failure.
     fn check(&self, answer: Response<Body>) -> Result<Response<Body>, PageFailure> {
         let status = answer.status();
-        let retry_after = retry_after(answer.headers());
+        let retry_after = retry_after(answer.headers()).unwrap_or_default().min(RETRY_AFTER_MAX);
         let stop = if status == 410 { gone } else { Stop::Usage };
         self.remote.check(answer, stop).map_err(|stop| match stop {
             Stop::Io(cause) if status.is_server_error() || status == 408 || status == 429 => {
@@ -136,13 +137,6 @@ fn gone(cause: anyhow::Error) -> Stop {
         "the events after the cursor are gone; export the plants again, and follow from the X-Events-After of that \
          export with --after",
     ))
-}
-
-/// The whole seconds in `Retry-After`, up to [`RETRY_AFTER_MAX`].
-fn retry_after(headers: &HeaderMap) -> Duration {
-    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let seconds = seconds.and_then(|seconds| seconds.parse::<u32>().ok());
-    Duration::from_secs(seconds.unwrap_or_default().into()).min(RETRY_AFTER_MAX)
 }
 
 /// The cursor of an event.
