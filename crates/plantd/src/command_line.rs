@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use plant_http::Token;
 
 use crate::client::health::HealthOptions;
+use crate::environment::without_empty_variables;
 use crate::exit;
 use crate::serve::ServeOptions;
 use crate::store::archive::ArchiveCommand;
@@ -139,7 +140,14 @@ impl Cli {
             }
             _ => {}
         }
-        let matches = command.try_get_matches_from_mut(arguments)?;
+        let parsed = without_empty_variables(command.clone()).try_get_matches_from(&arguments);
+        let matches = match parsed {
+            // The help names every variable.
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+                command.try_get_matches_from_mut(arguments)?
+            }
+            parsed => parsed?,
+        };
         let cli = Self::from_arg_matches(&matches)?;
         if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())
         {

@@ -1,14 +1,15 @@
 //! The log on standard error, filtered by `RUST_LOG`.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::OnceLock;
-use std::{env, io};
 
 use anyhow::{Context as _, anyhow, ensure};
 use env_logger::DEFAULT_FILTER_ENV;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use prometheus::IntCounter;
 
+use crate::environment::variable;
 use crate::log_line::{LineBuffer, LogFormat, is_about_request, lost_lines};
 use crate::log_queue::{Importance, LogQueue};
 
@@ -43,9 +44,8 @@ fn importance_of(record: &Record<'_>) -> Importance {
 
 /// Starts the log. `default` is the filter without `RUST_LOG`. Fails when `RUST_LOG` is wrong.
 pub(crate) fn start(default: &str, format: LogFormat) -> anyhow::Result<()> {
-    let said = env::var_os(DEFAULT_FILTER_ENV).unwrap_or_default();
+    let said = variable(DEFAULT_FILTER_ENV).unwrap_or_default();
     let said = said.to_str().with_context(|| format!("{DEFAULT_FILTER_ENV} is not UTF-8"))?;
-    // An empty variable counts as unset.
     let is_said = said.split(',').any(|directive| !directive.trim().is_empty());
     if is_said {
         check(said).with_context(|| {

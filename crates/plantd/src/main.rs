@@ -7,6 +7,7 @@
 
 mod client;
 mod command_line;
+mod environment;
 mod exit;
 mod files;
 mod log_line;

@@ -152,8 +152,11 @@ fn an_origin_that_no_browser_would_send_is_refused() {
     let two = "https://plants.example https://other.example";
     for origin in origins.split(' ').chain(["", two]) {
         Launch::new().arguments(["--cors-origin", origin]).assert_refused(USAGE, &[]);
-        let variable = Launch::new().environment("PLANTD_CORS_ORIGIN", origin);
-        variable.assert_refused(CONFIGURATION, &[]);
+        // An empty variable counts as unset.
+        if !origin.is_empty() {
+            let variable = Launch::new().environment("PLANTD_CORS_ORIGIN", origin);
+            variable.assert_refused(CONFIGURATION, &[]);
+        }
     }
 }
 

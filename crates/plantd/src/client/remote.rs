@@ -18,6 +18,7 @@ use ureq::{Agent, AsSendBody, Body};
 use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, cause};
 use crate::client::server_url::ServerUrl;
 use crate::client::unix_transport::{NoResolver, UnixConnector};
+use crate::environment::variable;
 use crate::exit::Stop;
 use crate::files::tokens_file::TOKEN_VARIABLE;
 
@@ -212,7 +213,7 @@ fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 fn environment_token() -> Result<Vec<u8>, Stop> {
-    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else {
+    let Some(token) = variable(TOKEN_VARIABLE) else {
         return Err(Stop::Usage(anyhow!(
             "there is no token; give its file with --token-file, or set {TOKEN_VARIABLE}"
         )));

@@ -1,13 +1,14 @@
 //! What the service manager is told (`man sd_notify`). The crate sd-notify 0.5 knows no abstract sockets, and waits forever for a
 //! manager that has stalled.
 
-use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
+
+use crate::environment::variable;
 
 /// The server takes requests.
 pub(super) const READY: &str = "READY=1";
@@ -20,8 +21,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Tells the service manager, if there is one that asked for it.
 pub(super) fn notify(state: &str) {
-    let socket = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
-    if let Some(cause) = socket.and_then(|socket| send(&socket, state).err()) {
+    if let Some(cause) = variable("NOTIFY_SOCKET").and_then(|socket| send(&socket, state).err()) {
         log::warn!("cannot tell the service manager {state}: {cause}");
     }
 }

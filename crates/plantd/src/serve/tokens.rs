@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, ensure};
 use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens};
 
+use crate::environment::variable;
 use crate::exit::Stop;
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::serve::followed_file::follow;
 
 pub(crate) fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
-    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
+    let Some(token) = variable(TOKEN_VARIABLE) else { return Ok(None) };
     let token = token
         .into_string()
         .map_err(|_| anyhow!("the token is not UTF-8"))
