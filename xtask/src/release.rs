@@ -20,11 +20,12 @@ const PACKAGE: &str = "plantd";
 const SUMS: &str = "SHA256SUMS";
 
 /// The files of the checkout in the archive, beside the program and what is made from it.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "CHANGELOG.md",
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
+    "contrib/debian/nightly-backup",
     "contrib/debian/plantd-backup.service",
     "contrib/debian/plantd-backup.timer",
     "contrib/debian/plantd.env",

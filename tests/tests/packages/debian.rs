@@ -94,7 +94,26 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     machine.run("! systemctl is-active plantd && ! test -e /usr/bin/plantd");
     machine.run("test -d /var/lib/plantd/plants && grep -q 127.0.0.1:80 /etc/plantd/plantd.env");
 
+    // A purge ends well although another disk, a folder and a file are mounted, and removes nothing of them.
+    machine.run(
+        "set -e; mkdir -p /elsewhere /var/lib/plantd/deep/disk /var/lib/plantd/folder /etc/plantd/folder
+        touch /elsewhere/kept /file-kept /var/lib/plantd/deep/file
+        mount -t tmpfs none /var/lib/plantd/deep/disk; touch /var/lib/plantd/deep/disk/kept
+        mount --bind /elsewhere /var/lib/plantd/folder; mount --bind /elsewhere /etc/plantd/folder
+        mount --bind /file-kept /var/lib/plantd/deep/file",
+    );
     machine.run("dpkg --purge plantd </dev/null");
+    assert_eq!(
+        machine.run("find /var/lib/plantd /etc/plantd ! -type d | sort"),
+        "/etc/plantd/folder/kept\n/var/lib/plantd/deep/disk/kept\n/var/lib/plantd/deep/file\n\
+         /var/lib/plantd/folder/kept"
+    );
+    machine.run(
+        "set -e; umount /var/lib/plantd/deep/* /var/lib/plantd/folder /etc/plantd/folder
+        rm -r /elsewhere /file-kept /var/lib/plantd/deep/file
+        rmdir /var/lib/plantd/deep/disk /var/lib/plantd/deep /var/lib/plantd/folder /var/lib/plantd
+        rmdir /etc/plantd/folder /etc/plantd",
+    );
     assert_eq!(machine.run("find / -xdev -name '*plantd*'"), "");
     // No file elsewhere becomes one of another user.
     assert!(machine.run("getent passwd plantd").ends_with("/usr/sbin/nologin"));
@@ -128,6 +147,14 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
     assert_eq!(machine.run("systemctl is-active plantd-backup.timer"), "active");
     let elapses = "systemctl show --property NextElapseUSecRealtime --value plantd-backup.timer";
     assert!(machine.run(elapses).contains(":"), "the timer does not elapse");
+    assert_eq!(machine.run("stat --format '%U %a' /var/backups/plantd/*"), "plantd 600");
+
+    // The same unit finds the server on a Unix socket.
+    machine.run(
+        "set -e; echo PLANTD_LISTEN=unix:/run/plantd/plantd.sock >> /etc/plantd/plantd.env
+        systemctl restart plantd; rm /var/backups/plantd/*; systemctl start plantd-backup.service
+        plantd health --url unix:/run/plantd/plantd.sock",
+    );
     assert_eq!(machine.run("stat --format '%U %a' /var/backups/plantd/*"), "plantd 600");
 
     // Old backups go, but only after a new one that was verified.

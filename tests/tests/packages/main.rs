@@ -5,6 +5,7 @@ mod image;
 mod install;
 mod machine;
 mod manual;
+mod nightly;
 mod service;
 
 use std::env;

@@ -63,5 +63,9 @@ fn the_environment_file_describes_every_variable_and_sets_none() {
             described.insert(name.to_owned());
         }
     }
-    assert_eq!(described, variables());
+    let mut known = variables();
+    known.insert("PLANTD_BACKUP_URL".to_owned());
+    assert_eq!(described, known);
+    let script = fs::read_to_string(repository("contrib/debian/nightly-backup")).expect("reads");
+    assert!(script.contains("${PLANTD_BACKUP_URL:-"));
 }
