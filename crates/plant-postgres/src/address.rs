@@ -120,8 +120,10 @@ impl FromStr for PostgresUrl {
             return refuse("it must begin with postgres://");
         }
         let (place, options) = text.split_once('?').unwrap_or((text, ""));
-        let authority = place.split('/').nth(2).unwrap_or_default();
-        let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
+        let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
+        let (credentials, rest) = rest.split_at(hosts_begin);
+        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !hosts.split(',').all(|host| is_port(port_of(host))) {
             return refuse(PORT_ADVICE);
         }
@@ -163,10 +165,6 @@ impl FromStr for PostgresUrl {
             // The text before the @ is the end of a password, and a host would be shown.
             return refuse("an @ in the user or the password is written %40");
         }
-        let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
-        let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
-        let (credentials, rest) = rest.split_at(hosts_begin);
-        let database = rest.split_once('/').map_or("", |(_, database)| database);
         known_to_client.retain(|option| {
             let name = option.split('=').next().unwrap_or_default();
             !["host", "hostaddr", "port"].contains(&name)
@@ -253,6 +251,23 @@ mod tests {
         ] {
             let refusal = parse(wrong).expect_err(wrong);
             assert!(!refusal.contains("secret"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_port_has_digits_alone_or_is_missing_and_a_password_may_look_like_anything_else() {
+        for place in
+            ["one:+1", "one:0", "one:65536", "one,[::1]:+1", "one/?port=1,%2B1", "u:p@one:1:2"]
+        {
+            let refusal = parse(&format!("postgres://{place}")).expect_err(place);
+            assert!(refusal.contains("a port is a number from 1 to 65535"), "{refusal}");
+        }
+        for place in [
+            "u:a/b:c@one:1/plants",
+            "one:,[::1],%2Frun%2Fa",
+            "/?host=one&port=1,,3&host=two&host=three",
+        ] {
+            assert!(parse(&format!("postgres://{place}")).is_ok(), "{place}");
         }
     }
 

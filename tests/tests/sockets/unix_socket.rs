@@ -10,6 +10,7 @@ use plantd_tests::{
     CONFIGURATION, Connection, IO, Launch, ServerAddress, SystemCalls, TestServer, USAGE, at_once,
     create_request, mode, plant_body,
 };
+use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
 
 use crate::transport::{read_request, unix_launch};
@@ -31,6 +32,23 @@ fn check_serves(server: &TestServer, id: i64) {
     connection.receive().assert_plant("Rosa", None);
     connection.send(read_request(id));
     connection.receive().assert_new_plant(id, "Rosa", None);
+}
+
+/// Connects until the socket, where no connection is accepted, takes no more.
+fn fill(path: &Path) -> Vec<Socket> {
+    let address = SockAddr::unix(path).expect("it is short enough");
+    let mut waiting = Vec::new();
+    loop {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket can be made");
+        socket.set_nonblocking(true).expect("it is ours");
+        match socket.connect(&address) {
+            Ok(()) => waiting.push(socket),
+            Err(cause) => {
+                assert_eq!(cause.kind(), ErrorKind::WouldBlock, "{cause}");
+                return waiting;
+            }
+        }
+    }
 }
 
 /// A start at this path fails, and names it.
@@ -81,20 +99,7 @@ fn a_socket_where_a_process_listens_is_in_use_also_when_it_is_too_busy_to_take_c
 
     let (path, _folder) = socket();
     let _listener = UnixListener::bind(&path).expect("a socket can be made");
-    let mut waiting = Vec::new();
-    loop {
-        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
-        let socket = socket.expect("a socket can be made");
-        socket.set_nonblocking(true).expect("it is ours");
-        let address = socket2::SockAddr::unix(&path).expect("it is short enough");
-        match socket.connect(&address) {
-            Ok(()) => waiting.push(socket),
-            Err(cause) => {
-                assert_eq!(cause.kind(), ErrorKind::WouldBlock, "{cause}");
-                break;
-            }
-        }
-    }
+    let _waiting = fill(&path);
     check_refusal(&path, "in use");
     assert!(is_socket(&path));
 }
@@ -249,5 +254,8 @@ fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_
     }
     fs::remove_file(&path).expect("it is there");
     let _silent = UnixListener::bind(&path).expect("a socket can be made");
-    assert!(run(&["health"], 1).1.contains(&format!("{url} is not ready: it does not answer")));
+    let is_not_ready = format!("{url} is not ready: it does not answer");
+    assert!(run(&["health"], 1).1.contains(&is_not_ready));
+    let _waiting = fill(&path);
+    assert!(run(&["health"], 1).1.contains(&is_not_ready));
 }

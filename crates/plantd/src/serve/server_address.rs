@@ -26,7 +26,7 @@ impl ServerAddress {
             .context("cannot write to standard output")
     }
 
-    /// The URL of the server on this machine; `None` on a Unix socket, which has none.
+    /// The URL of the server on this machine, for browsers; `None` on a Unix socket, which they cannot reach.
     pub(crate) fn url(&self) -> Option<String> {
         match self {
             Self::Http(address) => Some(format!("http://{}", reachable(*address))),
