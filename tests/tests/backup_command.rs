@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use plantd_tests::{
     CONFIGURATION, FakeServer, Format, IO, Launch, Process, Script, TestServer, USAGE,
-    assert_cursor_refused, create_token, mode, newest_cursor, store_of, wait_until,
+    assert_cursor_refused, create_token, mode, newest_cursor, raw_head, store_of, wait_until,
     wait_until_archived,
 };
 use tempfile::TempDir;
@@ -390,16 +390,39 @@ fn a_backup_needs_its_scope_and_a_token_with_that_scope_does_nothing_else() {
         .assert_refused(CONFIGURATION, &["use a token with the scope `backup`"]);
 }
 
-#[test]
-fn another_backup_is_refused_while_one_is_made() {
+/// A garden whose backup takes longer than a few requests.
+fn large_garden() -> Garden {
     let garden = Garden::new();
     let rows: String = (0..40_000)
         .map(|id| format!("{{\"id\":{id},\"name\":\"{}\"}}\n", "Rosa ".repeat(40)))
         .collect();
     garden.server.client().import(Format::Ndjson, "on_conflict=replace", rows);
+    garden
+}
+
+#[test]
+fn head_makes_no_backup_and_takes_no_place() {
+    let garden = large_garden();
+    let mut connection = garden.server.connect();
+    for _ in 0..3 {
+        connection.send(raw_head("HEAD /backup", ""));
+    }
+    for _ in 0..3 {
+        assert_eq!(connection.receive_head().status, 200);
+    }
+    let mut backup = garden.server.connect();
+    backup.send(raw_head("GET /backup", ""));
+    assert_eq!(backup.receive_head().status, 200);
+    connection.send(raw_head("HEAD /backup", ""));
+    assert_eq!(connection.receive_head().status, 503, "another backup is being made");
+}
+
+#[test]
+fn another_backup_is_refused_while_one_is_made() {
+    let garden = large_garden();
     let mut first = garden.server.connect();
     // Nothing of the answer is read, so that it fills the socket.
-    first.send(plantd_tests::raw_head("GET /backup", ""));
+    first.send(raw_head("GET /backup", ""));
     wait_until("the second one to be refused", || {
         let answer = garden.server.client().get("/backup");
         answer.status == 503 && answer.assert_error(503, 5003).contains("another backup")

@@ -282,6 +282,21 @@ fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
 }
 
 #[test]
+fn head_of_a_page_reads_no_page() {
+    let server = RunningServer::start();
+    for (path, header) in
+        [("/plants?after=7", "x-total-count: 2"), ("/plants?name=a&after=7", "x-events-after: ")]
+    {
+        let answer = server.send("HEAD", path, "");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(header), "{answer}");
+    }
+    assert!(server.send("HEAD", "/tags", "").starts_with("HTTP/1.1 200"));
+    // Only a read tells whether the events after a cursor are all there.
+    assert!(server.send("HEAD", "/events", "").starts_with("HTTP/1.1 503"));
+    server.stop().expect("ends well");
+}
+
+#[test]
 fn a_page_that_ends_early_says_how_far_it_has_looked() {
     let server = RunningServer::start();
     for query in ["", "name=nowhere&", "tag=Rosaceae&"] {

@@ -189,6 +189,15 @@ pub trait PlantRepository: Send + Sync {
         Err(StoreError::NoBackups("export the plants instead"))
     }
 
+    /// Whether a backup could begin now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::backup`].
+    async fn check_backup(&self) -> Result<(), StoreError> {
+        self.backup().await.map(drop)
+    }
+
     /// Whether writes are accepted now.
     ///
     /// # Errors

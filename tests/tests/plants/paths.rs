@@ -73,12 +73,18 @@ fn head_is_get_without_its_body() {
         server.client().create(id, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
     }
     let mut connection = server.connect();
-    let lists = ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1"];
     let plants = ["/plants/1", "/plants/2", "/plants/007", "/plants/1?x=1"];
-    let refused = ["/plants?limit=0", "/plants?x=1", "/plants/export?x=1"];
-    for path in [&lists[..], &plants, &refused, &["/livez", "/readyz"]].concat() {
+    let refused = ["/plants?limit=0", "/plants?x=1", "/plants/export?x=1", "/tags?x=1"];
+    let others = ["/plants/export", "/livez", "/readyz", "/token", "/openapi.json"];
+    for path in [&plants[..], &refused, &others, &["/metrics?x=1", "/backup?x=1"]].concat() {
         connection.assert_head_is_like_get(path, "");
     }
+    // What only the content determines is not determined for HEAD (RFC 9110, section 9.3.2).
+    let lists = ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1", "/plants?name=R&limit=1"];
+    for path in [&lists[..], &["/tags", "/tags?limit=1", "/metrics"]].concat() {
+        connection.assert_head_is_get_without(&["content-length", "link"], path, "");
+    }
+    connection.assert_head_is_get_without(&["transfer-encoding"], "/backup", "");
     // If the answer to HEAD had a body, this would read the body as the head of the next answer.
     connection.send("GET /livez HTTP/1.1\r\nHost: plants\r\n\r\n");
     assert_eq!(connection.receive().status, 200);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use actix_http::Method;
 use actix_web::HttpResponse;
 use actix_web::web::{Bytes, ReqData};
 use anyhow::anyhow;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::errors::Failure;
 use crate::extract::chunked::Chunked;
 use crate::extract::head::Head;
-use crate::handlers::Repository;
+use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
 
 /// The media type of a backup.
@@ -28,7 +29,12 @@ pub(crate) async fn backup(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(Chunked): Head<Chunked>,
+    method: Method,
 ) -> Result<HttpResponse, Failure> {
+    if method == Method::HEAD {
+        repository.check_backup().await?;
+        return Ok(without_content(HttpResponse::Ok(), BACKUP_MEDIA_TYPE));
+    }
     let backup = repository.backup().await?;
     let transfer = Transfer { backup, context: context.into_inner(), next_at: Instant::now() };
     let parts = stream::try_unfold(transfer, Transfer::part);

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use actix_http::Method;
 use actix_http::header;
 use actix_web::web::{Bytes, ReqData};
 use actix_web::{HttpRequest, HttpResponse};
@@ -33,7 +32,6 @@ pub(crate) async fn export(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(ExportFormat(format)): Head<ExportFormat>,
-    method: Method,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
     let total = repository.count(None).await?;
@@ -42,12 +40,7 @@ pub(crate) async fn export(
         repository,
         context: context.into_inner(),
         format,
-        // An answer to HEAD has no body: nothing is read for it.
-        next: (method == Method::GET).then(|| PageRequest {
-            filter: PlantFilter::default(),
-            after: None,
-            limit: PAGE_PLANTS,
-        }),
+        next: Some(PageRequest { filter: PlantFilter::default(), after: None, limit: PAGE_PLANTS }),
     };
     Ok(HttpResponse::Ok()
         .content_type(format.content_type())
@@ -135,7 +128,7 @@ mod tests {
         RequestContext::begin(&request);
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat(TransferFormat::NdJson));
-        let answer = export(Data::new(repository), context, format, Method::GET).await.unwrap();
+        let answer = export(Data::new(repository), context, format).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;
         // Only the end is there without a wait.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_http::header;
+use actix_http::{Method, header};
 use actix_web::HttpResponse;
 use actix_web::web::{self, Data};
 use plant_store::metrics::{MetricFamily, gauge};
@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use crate::errors::Failure;
 use crate::extract::head::Head;
 use crate::extract::query::NoQuery;
-use crate::handlers::Repository;
 use crate::handlers::events::followers::Followers;
 use crate::handlers::health::check_ready;
+use crate::handlers::{Repository, without_content};
 use crate::metrics::Metrics;
 use crate::server::drain::Draining;
 
@@ -30,7 +30,13 @@ pub(crate) async fn read(
     followers: Data<Followers>,
     metrics: Data<Metrics>,
     _: Head<NoQuery>,
+    method: Method,
 ) -> Result<HttpResponse, Failure> {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::CACHE_CONTROL, "no-store"));
+    if method == Method::HEAD {
+        return Ok(without_content(response, TEXT_FORMAT));
+    }
     let mut families = current_state(repository.as_ref().as_ref(), &draining).await;
     families.extend(followers.metrics());
     families.extend(repository.metrics());
@@ -38,10 +44,7 @@ pub(crate) async fn read(
     families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
     families.sort_by(|one, other| one.name().cmp(other.name()));
     let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;
-    Ok(HttpResponse::Ok()
-        .content_type(TEXT_FORMAT)
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .body(text))
+    Ok(response.content_type(TEXT_FORMAT).body(text))
 }
 
 /// What is true of any repository at this moment.

@@ -13,8 +13,19 @@ pub(crate) mod token;
 
 use std::sync::Arc;
 
+use actix_http::body;
 use actix_web::web::Data;
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use plant_store::PlantRepository;
 
 /// The extractor of the repository.
 pub(crate) type Repository = Data<Arc<dyn PlantRepository>>;
+
+/// The answer to HEAD where GET has content that takes work: with the headers that are known without generating the content
+/// (RFC 9110, section 9.3.2). A stream needs no such answer: [`crate::middleware`] reads none for HEAD.
+pub(crate) fn without_content(
+    mut response: HttpResponseBuilder,
+    content_type: &str,
+) -> HttpResponse {
+    response.content_type(content_type).body(body::None::new())
+}

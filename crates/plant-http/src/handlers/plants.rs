@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use actix_http::header;
+use actix_http::{Method, header};
 use actix_web::HttpResponse;
 use actix_web::web::ReqData;
 use plant_domain::{NewPlant, Plant, PlantPatch};
@@ -13,10 +13,11 @@ use crate::extract::entity_tag::entity_tag;
 use crate::extract::head::Head;
 use crate::extract::idempotency_key::IdempotencyKey;
 use crate::extract::json::Json;
+use crate::extract::media_type::JSON;
 use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
-use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
+use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
 
 /// The header with the number of all plants, or of those with a tag.
@@ -55,9 +56,9 @@ pub(crate) async fn list(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     Head(query): Head<ListQuery>,
+    method: Method,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
-    let page = repository.list(query.page_request.clone()).await?;
 
     let mut response = HttpResponse::Ok();
     response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
@@ -65,6 +66,10 @@ pub(crate) async fn list(
     if filter.folded_name_part().is_none() {
         response.insert_header((TOTAL_COUNT_HEADER, repository.count(filter.tag()).await?));
     }
+    if method == Method::HEAD {
+        return Ok(without_content(response, JSON));
+    }
+    let page = repository.list(query.page_request.clone()).await?;
     if let Some(after) = page.next {
         if page.len() < *limit {
             response.insert_header((SEARCHED_TO_HEADER, after.to_string()));

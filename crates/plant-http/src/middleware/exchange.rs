@@ -1,5 +1,6 @@
 //! One request from its head to the end of its answer: the connection's state, the common headers, and the log line.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::mem;
 use std::pin::Pin;
@@ -7,11 +8,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_http::body::{BodySize, BoxBody, MessageBody};
+use actix_http::body::{BodySize, BodyStream, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{ConnectionType, RequestHead, StatusCode, Version};
+use actix_http::{ConnectionType, Method, RequestHead, StatusCode, Version};
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
+use futures_util::stream;
 
 use crate::access::cors;
 use crate::errors::{ErrorNumber, Failure};
@@ -43,6 +45,8 @@ pub(crate) struct Exchange {
     context: Rc<RequestContext>,
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
+    /// Whether the answer has no content (RFC 9110, section 9.3.2).
+    is_head: bool,
     cors_headers: Vec<(HeaderName, HeaderValue)>,
     /// What the log line begins with, unless the log discards it.
     logged: Option<LoggedHead>,
@@ -71,6 +75,7 @@ impl Exchange {
             metrics: Rc::clone(route.metrics_of(&head.method)),
             context,
             may_change: !head.method.is_safe(),
+            is_head: head.method == Method::HEAD,
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
             logged: LoggedHead::of(head),
             connection: connection.map(Rc::clone),
@@ -115,10 +120,19 @@ impl Exchange {
             }
         }
         if response.body().size() == BodySize::Stream {
-            return response.map_body(|_, body| BoxBody::new(Streamed { body, exchange: self }));
+            return response.map_body(|_, body| {
+                // actix-http reads a stream to its end for HEAD too, and throws it away.
+                let body = if self.is_head { empty_stream() } else { body };
+                BoxBody::new(Streamed { body, exchange: self })
+            });
         }
         response
     }
+}
+
+/// A stream without content, which leaves the headers as they are.
+fn empty_stream() -> BoxBody {
+    BoxBody::new(BodyStream::new(stream::empty::<Result<Bytes, Infallible>>()))
 }
 
 /// An answer of known length ends here before it is written. actix-http writes it before it reads again, so that
@@ -172,12 +186,10 @@ impl MessageBody for Streamed {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
+    use std::task::Waker;
 
     use actix_http::Request;
-    use actix_http::body::BodyStream;
-    use futures_util::stream;
     use plant_store::{SledConfig, SledRepository};
 
     use super::*;
@@ -185,20 +197,33 @@ mod tests {
     use crate::routes::Routes;
     use crate::service::PlantService;
 
-    #[test]
-    fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
-        let connection = Rc::new(ConnectionState::default());
-        let request = Request::new();
+    /// The answer to a request of this method whose handler answers with a stream that never goes on.
+    fn endless_answer(method: Method, connection: &Rc<ConnectionState>) -> HttpResponse {
+        let mut request = Request::new();
+        request.head_mut().method = method;
         let context = RequestContext::of(&request);
-        let connected = Some(&connection);
         let folder = tempfile::tempdir().unwrap();
         let repository = SledRepository::open(&SledConfig::new(folder.path())).unwrap();
         let service = PlantService::new(Arc::new(repository), Tokens::new(Vec::new()));
         let policy = service.policy(Routes::All);
         let route = policy.routes.find("/plants");
-        let exchange = Exchange::begin(&policy, route, context, request.head(), connected);
+        let exchange = Exchange::begin(&policy, route, context, request.head(), Some(connection));
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
-        let answer = exchange.begin_answer(HttpResponse::Ok().body(body));
+        exchange.begin_answer(HttpResponse::Ok().body(body))
+    }
+
+    #[test]
+    fn a_stream_is_not_read_for_head() {
+        let mut body = endless_answer(Method::HEAD, &Rc::default()).into_body();
+        assert_eq!(body.size(), BodySize::Stream, "the headers would not be those of GET");
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(matches!(Pin::new(&mut body).poll_next(context), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
+        let connection = Rc::new(ConnectionState::default());
+        let answer = endless_answer(Method::GET, &connection);
         assert!(connection.deadline().is_none(), "the client would be cut off");
         drop(answer);
         assert!(connection.deadline().is_some(), "the next request has to come in time");

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::OnceLock;
 
-use actix_http::Method;
 use actix_http::body::BodyStream;
 use actix_http::header::{self, HeaderValue};
 use actix_web::web::Bytes;
@@ -52,9 +51,8 @@ impl StaticFile {
         if if_none_match_names(request.headers(), opaque.as_bytes())? {
             return Ok(self.with_headers(HttpResponse::NotModified(), opaque).finish());
         }
-        // A stream, so that a part is copied only when the one before it has been sent. HEAD has no body.
-        let sent = if request.method() == Method::HEAD { "" } else { self.content };
-        let parts = sent.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
+        // A stream, so that a part is copied only when the one before it has been sent.
+        let parts = self.content.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
         Ok(self
             .with_headers(HttpResponse::Ok(), opaque)
             .content_type(self.content_type)

@@ -329,6 +329,10 @@ impl PlantRepository for SledRepository {
         Self::read(&self.reads, move || Backup::of(tree.snapshot(), event_log, permit)).await
     }
 
+    async fn check_backup(&self) -> Result<(), StoreError> {
+        if self.backups.available_permits() == 0 { Err(StoreError::BackupRunning) } else { Ok(()) }
+    }
+
     async fn check_ready(&self) -> Result<(), StoreError> {
         self.health.check()?;
         if self.queue.is_closed() {

@@ -9,19 +9,20 @@ use std::rc::Rc;
 
 use actix_http::Method;
 use actix_http::header;
-use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use plant_store::EventsAfter;
 use tokio::time::Instant;
 
 use crate::errors::Failure;
 use crate::extract::client_presence::ClientPresence;
-use crate::extract::event_request::{EventRequest, EventStart};
+use crate::extract::event_request::{EVENT_STREAM, EventRequest, EventStart};
 use crate::extract::head::Head;
-use crate::handlers::Repository;
+use crate::extract::media_type::JSON;
 use crate::handlers::events::follower::{Follower, Waited};
 use crate::handlers::events::followers::Followers;
-use crate::handlers::events::stream::event_stream;
+use crate::handlers::events::stream::{event_stream, stream_head};
+use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
 use crate::server::drain::Draining;
 
@@ -50,12 +51,19 @@ pub(crate) async fn events(
         client,
         with_plants: request.query.with_plants,
     };
-    if request.is_stream {
-        return event_stream(follower, after, followers, &method, request.knows_chunks).await;
+    let EventRequest { query, is_stream, knows_chunks, .. } = request;
+    if method == Method::HEAD {
+        // One event tells whether those after the cursor are all there.
+        follower.repository.events(after, 1).await?;
+        let (head, media_type) =
+            if is_stream { (stream_head(), EVENT_STREAM) } else { (page_head(), JSON) };
+        return Ok(without_content(head, media_type));
     }
-    let EventRequest { query, .. } = request;
+    if is_stream {
+        return event_stream(follower, after, followers, knows_chunks).await;
+    }
     let mut page = follower.repository.events(after, query.limit).await?;
-    if page.events.is_empty() && !query.wait.is_zero() && method == Method::GET {
+    if page.events.is_empty() && !query.wait.is_zero() {
         let _place = followers.join()?;
         let end = Instant::now() + query.wait;
         if let Waited::Events(news) = follower.wait(page.next, query.limit, end).await? {
@@ -64,8 +72,12 @@ pub(crate) async fn events(
     }
     let (events, next) = (page.events, query.next(page.next));
     let link = RequestContext::next_link(&follower.context.events_path(), &next);
-    Ok(HttpResponse::Ok()
-        .insert_header((header::LINK, link))
-        .insert_header((header::VARY, "accept"))
-        .json(follower.shown(events).await?))
+    Ok(page_head().insert_header((header::LINK, link)).json(follower.shown(events).await?))
+}
+
+/// The head of every answer with a page.
+fn page_head() -> HttpResponseBuilder {
+    let mut head = HttpResponse::Ok();
+    head.insert_header((header::VARY, "accept"));
+    head
 }

@@ -5,10 +5,9 @@
 use std::mem;
 use std::ops::RangeInclusive;
 
-use actix_http::header;
-use actix_http::{ConnectionType, Method};
+use actix_http::{ConnectionType, header};
 use actix_web::web::{Bytes, Data};
-use actix_web::{Error, HttpResponse};
+use actix_web::{Error, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 use plant_store::{EventCursor, EventPage, EventsAfter};
 use tokio::sync::OwnedSemaphorePermit;
@@ -31,26 +30,12 @@ pub(super) async fn event_stream(
     follower: Follower,
     after: EventsAfter,
     followers: Data<Followers>,
-    method: &Method,
     knows_chunks: bool,
 ) -> Result<HttpResponse, Failure> {
-    let is_head = method != Method::GET;
-    // An answer to HEAD has no body: an event is read only for the status.
-    let limit = if is_head { 1 } else { PAGE_MAX_EVENTS };
-    let page = follower.repository.events(after, limit).await?;
-    let mut answer = HttpResponse::Ok();
-    answer
-        .content_type(EVENT_STREAM)
-        .insert_header((header::CACHE_CONTROL, "no-cache, no-transform"))
-        // nginx would wait until its buffer is full.
-        .insert_header(("x-accel-buffering", "no"))
-        .insert_header((header::VARY, "accept"));
-    let mut response = if is_head {
-        answer.streaming(stream::empty::<Result<Bytes, Error>>())
-    } else {
-        let body = EventBody::new(follower, followers, after, page)?;
-        answer.streaming(stream::try_unfold(body, EventBody::part))
-    };
+    let page = follower.repository.events(after, PAGE_MAX_EVENTS).await?;
+    let body = EventBody::new(follower, followers, after, page)?;
+    let parts = stream::try_unfold(body, EventBody::part);
+    let mut response = stream_head().content_type(EVENT_STREAM).streaming(parts);
     if !knows_chunks {
         // The body ends with the connection (RFC 9112, section 6.3). A client that loses the connection notices nothing, and
         // goes on behind the last event just the same.
@@ -59,6 +44,16 @@ pub(super) async fn event_stream(
         head.set_connection_type(ConnectionType::Close);
     }
     Ok(response)
+}
+
+/// The head of every answer with a stream.
+pub(super) fn stream_head() -> HttpResponseBuilder {
+    let mut head = HttpResponse::Ok();
+    head.insert_header((header::CACHE_CONTROL, "no-cache, no-transform"))
+        // nginx would wait until its buffer is full.
+        .insert_header(("x-accel-buffering", "no"))
+        .insert_header((header::VARY, "accept"));
+    head
 }
 
 /// The body of a stream of Server-Sent Events.
