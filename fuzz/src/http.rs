@@ -143,7 +143,7 @@ struct Read {
 fn check_ndjson(input: &[u8]) {
     let Some((body, read)) = read_rows(TransferFormat::NdJson.into(), input) else { return };
     let mut rows = read.rows.iter();
-    for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+    for (number, line) in (1..).zip(without_mark(&body).split(|byte| *byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !line.trim_ascii().is_empty() {
             let (line_number, plant) = rows.next().expect("a line that is not blank is a row");
@@ -187,7 +187,7 @@ fn check_csv(input: &[u8]) {
 fn check_json_array(input: &[u8]) {
     let Some((body, read)) = read_rows(ImportFormat::JsonArray, input) else { return };
     let is_whole = read.end.is_ok() && !read.is_stopped;
-    match serde_json::from_slice::<Vec<&RawValue>>(&body) {
+    match serde_json::from_slice::<Vec<&RawValue>>(without_mark(&body)) {
         Ok(elements) => {
             assert!(is_whole || elements.iter().any(|it| it.get().len() > ROW_MAX_BYTES));
             for ((_, plant), element) in read.rows.iter().zip(&elements) {
@@ -203,6 +203,11 @@ fn check_json_array(input: &[u8]) {
             "{cause} was not noticed"
         ),
     }
+}
+
+/// The body without a byte order mark.
+fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body)
 }
 
 /// A row of JSON is read as a body with the same text, up to its limit.

@@ -307,6 +307,23 @@ fn the_flag_says_the_format_and_without_it_the_name_of_the_file() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_plants_of_a_file_is_skipped() {
+    let server = TestServer::start();
+    let folder = folder();
+    let plant = NewPlant::new(1, "Rosa", None);
+    for (name, text) in [
+        ("plants.csv", Format::Csv.body([&plant])),
+        ("plants.ndjson", Format::Ndjson.body([&plant])),
+        ("plants.json", format!("[{}]", plant.json())),
+    ] {
+        let path = file(&folder, name, format!("\u{feff}{text}"));
+        run(&command(server.address(), &["import", self::text(&path)]), 0);
+        server.client().read(1).assert_new_plant(1, "Rosa", None);
+        server.client().delete(1).assert_no_content();
+    }
+}
+
+#[test]
 fn an_array_of_json_is_imported_as_other_rows_are() {
     let plants = difficult_plants();
     let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();

@@ -95,7 +95,7 @@ use ErrorHeader::{Allow, Challenge, MayChallenge, None as NoHeader, RetryAfter, 
 errors! {
     NotJson = 1001, BAD_REQUEST, NoHeader;
         "the body is not one complete JSON text (RFC 8259), or not UTF-8";
-        "send the whole body, as JSON without a byte order mark, and without half a surrogate pair in a name or a tag";
+        "send the whole body, as JSON in UTF-8, and without half a surrogate pair in a name or a tag";
         || "the text must be JSON (RFC 8259) in UTF-8: EOF while parsing a value at column 8".to_owned();
     WrongContentType = 1002, BAD_REQUEST, NoHeader;
         "the content type is not one that the operation takes, or the body is compressed";

@@ -21,6 +21,9 @@ use crate::server::http1::state::ConnectionState;
 /// would miss the answer.
 const DISCARD_DEADLINE: Duration = Duration::from_secs(10);
 
+/// A body of text may begin with it, and it is no part of the text. RFC 8259, section 8.1, lets parsers of JSON ignore it.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A body of any length, part by part.
 pub(crate) struct BodyStream {
     payload: Peekable<Payload>,
@@ -82,7 +85,7 @@ impl BodyStream {
     }
 }
 
-/// Checks the head, and returns a future that reads the body.
+/// Checks the head, and returns a future that reads the body, without a byte order mark.
 pub(super) fn read_whole(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -100,6 +103,9 @@ pub(super) fn read_whole(
                 return Err(ErrorNumber::BodyTooLarge.into());
             }
             all.extend_from_slice(&part);
+        }
+        if all.starts_with(BYTE_ORDER_MARK) {
+            all.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(all)
     })

@@ -13,12 +13,6 @@ export function saveFile(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** The same file without a byte order mark, which JSON may not have. */
-export async function withoutByteOrderMark(file) {
-  const start = new Uint8Array(await file.slice(0, 3).arrayBuffer());
-  return String(start) === "239,187,191" ? file.slice(3) : file;
-}
-
 /** The media type of a file with plants, by its first character that is not white space. */
 export async function mediaTypeOf(file) {
   const start = (await file.slice(0, 4096).text()).trimStart();

@@ -2,7 +2,7 @@
 
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
-import { csvOf, mediaTypeOf, rowsAt, saveFile, withoutByteOrderMark } from "./files.js";
+import { csvOf, mediaTypeOf, rowsAt, saveFile } from "./files.js";
 import { formatCount, formatPlants } from "./format.js";
 
 const ON_CONFLICT = [
@@ -142,8 +142,7 @@ export class ImportDialog {
     };
     const path = `plants/import?on_conflict=${this.onConflict}`;
     const options = { onProgress, signal: this.#stop.signal };
-    const content = await withoutByteOrderMark(file);
-    return this.app.session.server.upload(path, content, await mediaTypeOf(content), options);
+    return this.app.session.server.upload(path, file, await mediaTypeOf(file), options);
   }
 }
 

@@ -18,12 +18,8 @@ const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
 /// How much of the name of a wrong column a message shows, in characters.
 const COLUMN_SHOWN_MAX_CHARACTERS: usize = 64;
 
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
 #[derive(Default)]
 pub(super) struct CsvRows {
-    /// The first bytes of the body, until they can be compared with a byte order mark; `None` afterwards.
-    start: Option<Vec<u8>>,
     /// The names of the columns in their order; `None` before the header has ended.
     columns: Option<Vec<&'static str>>,
     is_stopped: bool,
@@ -137,42 +133,6 @@ impl Record {
 
 impl RowReader for CsvRows {
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
-        let Some(start) = &mut self.start else { return self.read_records(part, rows) };
-        start.extend_from_slice(part);
-        if start.len() < BYTE_ORDER_MARK.len() {
-            return Ok(());
-        }
-        let start = self.start.take().unwrap_or_default();
-        self.read_records(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start), rows)
-    }
-
-    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
-        if let Some(start) = self.start.take() {
-            self.read_records(&start, rows)?;
-        }
-        // A line end ends the last record, unless it is within quotes.
-        self.read_records(b"\n", rows)?;
-        if self.record_line.is_some() && !self.is_stopped {
-            let message = "a quote is open at the end; close it, and double those within";
-            self.fail(Failure::new(ErrorNumber::WrongShape, message), rows)?;
-        }
-        match self.columns {
-            Some(_) => Ok(()),
-            None => Err(wrong_header("there is none").into()),
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-}
-
-impl CsvRows {
-    pub(super) fn new() -> Self {
-        Self { start: Some(Vec::new()), ..Self::default() }
-    }
-
-    fn read_records(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.is_stopped {
             return Ok(());
         }
@@ -201,6 +161,25 @@ impl CsvRows {
         Ok(())
     }
 
+    fn finish(&mut self, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
+        // A line end ends the last record, unless it is within quotes.
+        self.read(b"\n", rows)?;
+        if self.record_line.is_some() && !self.is_stopped {
+            let message = "a quote is open at the end; close it, and double those within";
+            self.fail(Failure::new(ErrorNumber::WrongShape, message), rows)?;
+        }
+        match self.columns {
+            Some(_) => Ok(()),
+            None => Err(wrong_header("there is none").into()),
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+}
+
+impl CsvRows {
     /// Ends a record whose end cannot be found.
     fn fail(&mut self, failure: Failure, rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         if self.columns.is_none() {

@@ -2,6 +2,7 @@
 
 mod csv;
 mod json_array;
+mod marked;
 mod ndjson;
 mod row;
 
@@ -10,10 +11,11 @@ pub use self::row::{ReadRow, RowReader};
 
 use self::csv::CsvRows;
 use self::json_array::JsonArrayRows;
+use self::marked::MarkedRows;
 use self::ndjson::NdJsonRows;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 
-/// A reader of rows in this format that has read nothing yet. Clients use it to count the rows that they send, and to
+/// A reader of rows in this format that has read nothing yet. A byte order mark before the first row is skipped. Clients use it to count the rows that they send, and to
 /// check the rows that they receive.
 ///
 /// ```
@@ -32,8 +34,10 @@ use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 #[must_use]
 pub fn row_reader(format: ImportFormat) -> Box<dyn RowReader> {
     match format {
-        ImportFormat::Rows(TransferFormat::NdJson) => Box::new(NdJsonRows::default()),
-        ImportFormat::Rows(TransferFormat::Csv) => Box::new(CsvRows::new()),
-        ImportFormat::JsonArray => Box::new(JsonArrayRows::default()),
+        ImportFormat::Rows(TransferFormat::NdJson) => {
+            Box::new(MarkedRows::new(NdJsonRows::default()))
+        }
+        ImportFormat::Rows(TransferFormat::Csv) => Box::new(MarkedRows::new(CsvRows::default())),
+        ImportFormat::JsonArray => Box::new(MarkedRows::new(JsonArrayRows::default())),
     }
 }
