@@ -110,7 +110,7 @@ fn the_limits_are_those_of_the_product() {
         ("events in a page unless `limit` is said", written(PAGE_DEFAULT_EVENTS)),
         ("`wait` for an event", format!("0 to {} s", EVENTS_WAIT_MAX.as_secs())),
         ("`Idempotency-Key`", up_to(IDEMPOTENCY_KEY_MAX_CHARACTERS, " characters")),
-        ("entity tags in `If-Match` or `If-None-Match`", up_to(ENTITY_TAGS_MAX, "")),
+        ("entity tags in `If-Match` or `If-None-Match`", format!("0 to {ENTITY_TAGS_MAX}")),
         ("`X-Request-Id`", up_to(REQUEST_ID_MAX_CHARACTERS, " characters")),
         (
             "the head of a request: the request line and the header lines, with their line ends",

@@ -104,12 +104,15 @@ fn a_stream_goes_on_behind_last_event_id_which_wins_over_after() {
         let mut stream = EventStream::resume(server.connect(), query, third);
         assert_eq!(stream.next_events(2), events[3..], "{query}");
     }
+    // An empty one is none.
+    let mut stream = EventStream::resume(server.connect(), &first, "");
+    assert_eq!(stream.next_events(4), events[1..]);
     // So does a page.
     let lines = format!("Last-Event-ID: {third}\r\n");
     let mut connection = server.connect();
     connection.send(raw_head(&format!("GET /events?{first}"), &lines));
     assert_eq!(connection.receive().events(), events[3..]);
-    for last in ["", "now", "1", "1-", "x", "1-g", &format!("0{third}"), "é"] {
+    for last in ["now", "1", "1-", "x", "1-g", &format!("0{third}"), "é"] {
         let request = stream_request("", &format!("Last-Event-ID: {last}\r\n"));
         let refused = EventStream::try_request(server.connect(), &request);
         let message = refused.expect_err("the stream began").assert_error(400, 1007);

@@ -13,6 +13,22 @@ const PATCH: (&str, &str) = ("PATCH /plants/7", JSON);
 const PATCH_MERGE: (&str, &str) = ("PATCH /plants/7", MERGE_PATCH);
 const WRITES: [(&str, &str); 4] = [POST, PUT, PATCH, PATCH_MERGE];
 
+/// The parameters of a media type that name UTF-8, or ASCII, which is a part of it.
+pub(crate) const UTF_8_CHARSETS: [&str; 12] = [
+    ";charset=utf-8",
+    "; charset=UTF-8",
+    "; charset=\"utf-8\"",
+    ";charset=utf8",
+    "; Charset=\"UTF8\"",
+    "; charset=us-ascii",
+    "; charset=\"US-ASCII\"",
+    "; charset=ascii",
+    "; charset=ANSI_X3.4-1968",
+    "; charset=unicode-1-1-utf-8",
+    "; charset=x-unicode20utf8",
+    "; charset=unicode11utf8; charset=unicode20utf8",
+];
+
 /// Bodies with a syntax error anywhere, even if something else is wrong too: 1001.
 pub(crate) const NOT_JSON: [&[u8]; 31] = [
     b"",
@@ -43,7 +59,7 @@ pub(crate) const NOT_JSON: [&[u8]; 31] = [
     br#"{"id":"x","name":"\udc00 Rosa"}"#,
     br#"{"id":"\ud800","name":"Rosa"}"#,
     br#"{"id":7,"name":"Rosa","name":"Rosa","name":"\ud800"}"#,
-    b"\xef\xbb\xbf{\"id\":7,\"name\":\"Rosa\"}",
+    b"\xef\xbb\xbf\xef\xbb\xbf{\"id\":7,\"name\":\"Rosa\"}",
     b"{\"id\":7,\"name\":\"R\xf6sa\"}",
     b"{\"id\":7,\"name\":\"Rosa\",\"more\":\"\xed\xa0\x80\"}",
 ];
@@ -140,6 +156,13 @@ fn another_content_type_is_1002() {
     let alike = ["application/jsonx", "application/x-ndjson", "\u{e4}pplication/json"];
     let patches = ["application/json-patch+json", "application/merge-patch"];
     let longer = ["application/merge-patch+jsonx", "application/json; charset=latin1"];
+    let encodings = [
+        "application/json; charset=utf-16",
+        "application/json; charset=\"windows-1252\"",
+        "application/json; charset=utf-8; charset=utf-7",
+        "application/json; charset=",
+        "application/json; charset=utf-80",
+    ];
     let two = [
         "application/json, application/json",
         "application/json, application/merge-patch+json",
@@ -149,7 +172,7 @@ fn another_content_type_is_1002() {
         "application/json\r\nContent-Encoding: gzip",
         "application/merge-patch+json\r\nContent-Encoding: gzip",
     ];
-    let types = [&others[..], &alike, &patches, &longer, &two].concat();
+    let types = [&others[..], &alike, &patches, &longer, &encodings, &two].concat();
     let mut wrong: Vec<String> =
         types.into_iter().map(|value| format!("Content-Type: {value}\r\n")).collect();
     wrong.push(String::new());
@@ -262,6 +285,32 @@ fn a_valid_body_is_accepted_in_any_spelling() {
 }
 
 #[test]
+fn a_body_behind_a_byte_order_mark_is_read() {
+    let server = TestServer::start();
+    for (request_line, lines) in WRITES {
+        prepare(&server.client(), request_line);
+        let body = format!("\u{feff}{}", plant_body(ID, "Rosa", None));
+        send(&server, request_line, lines, body).assert_plant("Rosa", None);
+    }
+}
+
+#[test]
+fn a_body_without_a_coding_is_taken_whatever_the_list_of_codings_looks_like() {
+    let server = TestServer::start();
+    for codings in ["", " ", "identity", "Identity, ,identity", "\r\nContent-Encoding: identity"] {
+        prepare(&server.client(), POST.0);
+        let lines = format!("{JSON}Content-Encoding: {codings}\r\n");
+        send(&server, POST.0, &lines, plant_body(ID, "Rosa", None)).assert_plant("Rosa", None);
+    }
+    prepare(&server.client(), POST.0);
+    for codings in ["gzip", "identity, gzip", "\r\nContent-Encoding: br"] {
+        let lines = format!("{JSON}Content-Encoding: {codings}\r\n");
+        let answer = send(&server, POST.0, &lines, plant_body(ID, "Rosa", None));
+        assert!(answer.assert_error(400, 1002).contains("compressed"), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     let server = TestServer::start();
     let json = ["application/json", "Application/JSON"];
@@ -270,9 +319,7 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
         [(POST.0, json), (PUT.0, json), (PATCH.0, json), (PATCH.0, patches)]
     {
         for media_type in media_types {
-            for charset in
-                ["", ";charset=utf-8", "; charset=UTF-8", "; charset=\"utf-8\"", "; profile=x"]
-            {
+            for charset in ["", "; profile=x"].iter().chain(&UTF_8_CHARSETS) {
                 prepare(&server.client(), request_line);
                 let lines = format!("content-TYPE: {media_type}{charset}\r\n");
                 let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));

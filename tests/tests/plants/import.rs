@@ -10,7 +10,9 @@ use plantd_tests::{
     raw_request, wait_until,
 };
 
-use super::bodies::{NOT_JSON, OTHER_SHAPE, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts};
+use super::bodies::{
+    NOT_JSON, OTHER_SHAPE, UTF_8_CHARSETS, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts,
+};
 use super::{BODY_MAX_BYTES as ROW_MAX_BYTES, body_of, listed, plant_all};
 
 /// How many errors a report lists at most.
@@ -347,6 +349,36 @@ fn another_content_type_is_1002() {
 }
 
 #[test]
+fn every_label_of_utf_8_and_ascii_is_taken_and_a_byte_order_mark_skipped_in_every_format() {
+    let server = TestServer::start();
+    let client = server.client();
+    for media_type in ["application/x-ndjson", "text/csv", "application/json"] {
+        for charset in UTF_8_CHARSETS {
+            let plant = NewPlant::new(1, "Rosa é", None);
+            let rows = match media_type {
+                "text/csv" => Format::Csv.body(&[plant]),
+                "application/json" => format!("[{}]", plant.json()),
+                _ => format!("{}\n\u{feff}\n", plant.json()),
+            };
+            let failed = u64::from(media_type == "application/x-ndjson");
+            let lines = format!("Content-Type: {media_type}{charset}\r\n{CHUNKED}\r\n");
+            let mut connection = server.connect();
+            connection.send(raw_head("POST /plants/import", &lines));
+            // The mark arrives in parts.
+            let body = format!("\u{feff}{rows}").into_bytes();
+            for part in [&body[..1], &body[1..4], &body[4..], &b""[..]] {
+                connection.send(chunk(part));
+            }
+            let errors = connection.receive().assert_report(Counts { failed, ..CREATED_ONE });
+            let second_line: &[_] = if failed == 1 { &[(2, 1001)] } else { &[] };
+            assert_eq!(errors, second_line, "{media_type}{charset}: a mark elsewhere is no mark");
+            client.read(1).assert_new_plant(1, "Rosa é", None);
+            client.delete(1).assert_no_content();
+        }
+    }
+}
+
+#[test]
 fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
     let server = TestServer::start();
     let client = server.client();
@@ -390,7 +422,7 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
     assert_eq!((&report["replaced"], &report["failed"]), (&1.into(), &1.into()), "{report}");
     let failed = &report["errors"][0];
     assert_eq!((&failed["line"], &failed["error"]), (&2.into(), &1003.into()), "{report}");
-    for body in ["", " \n", &rosa, "null", "\u{feff}[]", "\"[]\"", "]", "x[]"] {
+    for body in ["", " \n", &rosa, "null", "\u{feff}\u{feff}[]", "\"[]\"", "]", "x[]"] {
         assert!(import(body).assert_error(400, 1004).contains("array"), "{body}");
     }
     assert_eq!(listed(&client).len(), 2);

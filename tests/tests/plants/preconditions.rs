@@ -89,6 +89,9 @@ fn check_values(name: &str, outcome: Outcome, values: &[&[&str]]) {
     check(&lines.iter().map(|lines| (lines.as_str(), outcome)).collect::<Vec<_>>());
 }
 
+/// Lists that a recipient must take, although a sender should send none (RFC 9110, section 5.6.1.2).
+const EMPTY_LISTS: [&str; 4] = ["", "   ", ",", " ,\t, "];
+
 #[test]
 fn if_match_passes_only_the_strong_tag_of_the_current_revision() {
     let one = ["*", "\"NEW\"", "\"x\", \"NEW\"", "\"NEW\",\"x\"", "W/\"NEW\", \"NEW\""];
@@ -97,6 +100,8 @@ fn if_match_passes_only_the_strong_tag_of_the_current_revision() {
     let most = ["\"NEW\""; 100].join(",");
     check_values("If-Match", Done, &[&one, &spaced, &lines, &[&most]]);
     check(&[("if-match:\"NEW\"\r\n", Done)]);
+    // A list without tags has none that matches (RFC 9110, section 13.1.1).
+    check_values("If-Match", Failed, &[&EMPTY_LISTS]);
 
     let others = ["\"OLD\"", "\"x\"", "\"\"", "\"*\"", "\"0NEW\"", "\"+NEW\"", "\"NEW.0\""];
     let large = ["\"99999999999999999999999999\"", "\"x,NEW\""];
@@ -113,7 +118,7 @@ fn if_none_match_stops_any_tag_of_the_current_revision() {
     check_values("If-None-Match", Matched, &[&one, &lines]);
     check(&[("if-none-match: \"x\" , W/\"NEW\"\r\n", Matched)]);
     let others = ["\"OLD\"", "W/\"OLD\", \"x\"", "\"\"", "\"*\"", "\"0NEW\"", "\"x,NEW\"", "\"é\""];
-    check_values("If-None-Match", Done, &[&others]);
+    check_values("If-None-Match", Done, &[&others, &EMPTY_LISTS]);
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn a_condition_that_cannot_be_read_is_1007_and_nothing_changes() {
     let client = server.client();
     let [_, revision] = two_revisions(&client);
     let before = client.read(ID);
-    let unquoted = ["", "   ", "NEW", "W/NEW", "'NEW'", "\"NEW", "NEW\"", "\"", "\"a", "W/"];
+    let unquoted = ["NEW", "W/NEW", "'NEW'", "\"NEW", "NEW\"", "\"", "\"a", "W/"];
     let beside =
         ["\"NEW\"x", "x\"NEW\"", "\"NEW\" \"x\"", "\"NEW\"; \"x\"", "\"NEW\", x", "x, \"NEW\""];
     let broken = ["\"NEW\", \"x", "w/\"NEW\"", "W/ \"NEW\"", "W\"NEW\"", "\"a b\"", "\"a\tb\""];

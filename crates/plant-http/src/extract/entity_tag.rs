@@ -44,7 +44,8 @@ fn revisions(
     }))
 }
 
-/// The entity tags in a header; `None` without the header.
+/// The entity tags in a header; `None` without the header. A list without tags is one: `If-Match` then matches nothing, and
+/// `If-None-Match` excludes nothing (RFC 9110, sections 5.6.1.2, 13.1.1 and 13.1.2).
 fn entity_tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EntityTags<'_>>, Failure> {
     let values: Vec<&HeaderValue> = headers.get_all(&name).collect();
     if values.is_empty() {
@@ -55,11 +56,11 @@ fn entity_tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EntityTag
     }
     let mut tags = Vec::new();
     let all_read = values.iter().all(|value| read_list(value.as_bytes(), &mut tags).is_some());
-    if !all_read || !(1..=ENTITY_TAGS_MAX).contains(&tags.len()) {
+    if !all_read || tags.len() > ENTITY_TAGS_MAX {
         return Err(Failure::new(
             ErrorNumber::WrongHeader,
             format!(
-                "{} must be `*`, or 1 to {ENTITY_TAGS_MAX} entity tags in double quotes with commas \
+                "{} must be `*`, or at most {ENTITY_TAGS_MAX} entity tags in double quotes with commas \
                  in between, such as \"7\"; send the ETag of an answer as it came",
                 if name == header::IF_MATCH { "If-Match" } else { "If-None-Match" },
             ),

@@ -126,6 +126,10 @@ fn last_event_id(request: &HttpRequest) -> Result<Option<EventCursor>, Failure> 
     if more.is_some() {
         return Err(wrong("Last-Event-ID appears more than once; send it once".to_owned()));
     }
+    if last.is_empty() {
+        // The last event id of an `EventSource` that has none (HTML Standard, section 9.2.3).
+        return Ok(None);
+    }
     let cursor = last.to_str().unwrap_or_default().parse();
     cursor.map(Some).map_err(|cause: NotACursor| wrong(format!("Last-Event-ID is wrong: {cause}")))
 }

@@ -58,7 +58,7 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 30] {
+fn values() -> [(&'static str, Value); 31] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
@@ -72,6 +72,7 @@ fn values() -> [(&'static str, Value); 30] {
         ("HEAD_MAX_BYTES", json!(HEAD_MAX_BYTES)),
         ("IDEMPOTENCY_KEY_MAX_CHARACTERS", json!(IDEMPOTENCY_KEY_MAX_CHARACTERS)),
         ("ID_TAKEN_MESSAGE", json!(Failure::from(ErrorNumber::IdTaken).error().message)),
+        ("LAST_EVENT_ID_PATTERN", json!(concat!("^(", cursor_pattern!(), ")?$"))),
         ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
         ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
         ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
