@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use actix_http::Method;
-use actix_http::header::{self, HeaderValue};
+use actix_http::header::{self, HeaderName, HeaderValue};
 use actix_web::guard::{self, GuardContext};
 use actix_web::web::{ReqData, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
@@ -86,13 +86,37 @@ impl Routes {
 
     /// Registers every route, and the answers to unknown paths and methods.
     pub(crate) fn configure(self, config: &mut ServiceConfig) {
+        let mut methods = Vec::new();
         for path in self.paths() {
+            for method in &path.methods {
+                if !methods.contains(method) {
+                    methods.push(method.clone());
+                }
+            }
             config.service(path.into_resource());
         }
-        config.default_service(match self {
-            Self::All => web::route().to(no_such_path),
-            Self::Monitoring => web::route().to(not_for_monitoring),
-        });
+        let allow = allow(&methods);
+        config.default_service(web::route().to(
+            move |request: HttpRequest, context: ReqData<Rc<RequestContext>>| {
+                // The server as a whole (RFC 9110, section 9.3.7).
+                let is_about_server = request.method() == Method::OPTIONS && request.path() == "*";
+                ready(if is_about_server {
+                    Ok(options(&allow))
+                } else {
+                    Err(self.no_such_path(&context))
+                })
+            },
+        ));
+    }
+
+    fn no_such_path(self, context: &RequestContext) -> Failure {
+        let message = match self {
+            Self::All => errors::no_such_path(&context.plants_path()),
+            Self::Monitoring => {
+                "there is no such path; here are /metrics, /livez and /readyz alone".to_owned()
+            }
+        };
+        Failure::new(ErrorNumber::NoSuchPath, message)
     }
 
     /// What each path needs, and where its requests are counted.
@@ -119,15 +143,6 @@ impl Routes {
         }
         table
     }
-}
-
-async fn no_such_path(context: ReqData<Rc<RequestContext>>) -> Result<HttpResponse, Failure> {
-    Err(Failure::new(ErrorNumber::NoSuchPath, errors::no_such_path(&context.plants_path())))
-}
-
-async fn not_for_monitoring() -> Result<HttpResponse, Failure> {
-    let message = "there is no such path; here are /metrics, /livez and /readyz alone";
-    Err(Failure::new(ErrorNumber::NoSuchPath, message))
 }
 
 /// Every method of every path. HEAD is served wherever GET is, and OPTIONS on every path.
@@ -199,25 +214,34 @@ impl Path {
 
     fn into_resource(self) -> Resource {
         let takes_patches = self.methods.contains(&Method::PATCH);
-        let methods = self.methods.iter().flat_map(with_head);
-        let methods: Vec<Method> = methods.chain([Method::OPTIONS]).collect();
-        let allow = methods.iter().map(Method::as_str).collect::<Vec<&str>>().join(", ");
-        let options = allow.clone();
+        let allow = allow(&self.methods);
+        let allowed = allow.clone();
         self.resource
             .route(route_for(vec![Method::OPTIONS]).to(move || {
-                let mut response = HttpResponse::NoContent();
-                response.insert_header((header::ALLOW, options.clone()));
+                let mut options = options(&allowed);
                 if takes_patches {
                     // RFC 5789, section 3.1.
-                    response.insert_header(("accept-patch", MERGE_PATCH));
+                    let patches = HeaderValue::from_static(MERGE_PATCH);
+                    options.headers_mut().insert(HeaderName::from_static("accept-patch"), patches);
                 }
-                ready(response.finish())
+                ready(options)
             }))
             .default_service(
                 web::route()
                     .to(move || ready(Err::<HttpResponse, _>(Failure::no_such_method(&allow)))),
             )
     }
+}
+
+/// The value of `Allow` for a path with these methods.
+fn allow(methods: &[Method]) -> String {
+    let methods = methods.iter().flat_map(with_head).chain([Method::OPTIONS]);
+    methods.map(|method| method.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The answer to OPTIONS.
+fn options(allow: &str) -> HttpResponse {
+    HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish()
 }
 
 /// HEAD works wherever GET does. actix-http leaves the body out.

@@ -67,6 +67,17 @@ fn a_method_that_a_path_has_not_is_4005_and_allow_names_those_it_has() {
 }
 
 #[test]
+fn options_of_the_server_names_every_method() {
+    let server = TestServer::start();
+    let mut connection = server.connect();
+    connection.send("OPTIONS * HTTP/1.1\r\nHost: plants\r\n\r\n");
+    let answer = connection.receive();
+    answer.assert_no_content();
+    let all = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    assert_eq!(methods(&answer), all.map(str::to_owned).into());
+}
+
+#[test]
 fn head_is_get_without_its_body() {
     let server = TestServer::start();
     for id in [1, 3, 4] {

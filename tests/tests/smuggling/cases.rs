@@ -11,7 +11,7 @@
 
 use plantd_tests::{TOKEN, plant_body};
 
-use Expected::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Read};
+use Expected::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Options, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
 /// An expected answer.
@@ -31,6 +31,8 @@ pub(crate) enum Expected {
     Read,
     /// 200 without a body, as to a HEAD.
     Head,
+    /// 204, as to an OPTIONS.
+    Options,
     /// 100.
     Continue,
 }
@@ -349,7 +351,9 @@ pub(crate) fn all() -> Vec<Case> {
         kept("a whole address", read_line("GET http://plants/plants/1 HTTP/1.1"), Read),
         kept("a whole address and another host", read_line("GET http://other:1/plants/1 HTTP/1.1"), Read),
         bad("a whole address and no host", "GET http://plants/plants/1 HTTP/1.1⏎{auth}⏎⏎"),
-        kept("a star with OPTIONS", read_line("OPTIONS * HTTP/1.1"), Error(404, 4004)),
+        kept("a star with OPTIONS", read_line("OPTIONS * HTTP/1.1"), Options),
+        kept("a star with OPTIONS and no token", "OPTIONS * HTTP/1.1⏎Host: plants⏎⏎", Options),
+        closed("a request in the body of OPTIONS with a star", request("OPTIONS * HTTP/1.1", HIDDEN_BODY), Options),
         kept("a star with GET", read_line("GET * HTTP/1.1"), Error(404, 4004)),
         kept("a host for a target", read_line("GET plants:80 HTTP/1.1"), Error(404, 4004)),
         bad("a relative path", read_line("GET plants/1 HTTP/1.1")),
@@ -396,8 +400,15 @@ pub(crate) fn all() -> Vec<Case> {
         kept("another expectation", create("Expect: tea⏎Content-Length: 24⏎⏎{plant}"), Created),
 
         // Other protocols (RFC 9110, section 7.8).
-        closed("HTTP/2 offered", read("Connection: Upgrade, HTTP2-Settings⏎Upgrade: h2c⏎HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA⏎⏎"), Read),
-        closed("HTTP/2 offered with a body", create("Connection: Upgrade⏎Upgrade: h2c⏎Content-Length: 24⏎⏎{plant}"), Created),
+        kept("HTTP/2 offered", read("Connection: Upgrade, HTTP2-Settings⏎Upgrade: h2c⏎HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA⏎⏎"), Read),
+        kept("HTTP/2 offered with a body", create("Connection: Upgrade⏎Upgrade: h2c⏎Content-Length: 24⏎⏎{plant}"), Created),
+        kept("HTTP/2 offered with chunks", create("Connection: upgrade⏎Upgrade: h2c⏎Transfer-Encoding: chunked⏎⏎{chunks}"), Created),
+        kept("HTTP/2 offered and another option", read("connection:\tkeep-alive ,UPGRADE⏎Upgrade: h2c⏎⏎"), Read),
+        kept("HTTP/2 offered to a path that is not there", read_line("GET /nowhere HTTP/1.1").replacen("{auth}", "{auth}⏎Connection: Upgrade⏎Upgrade: h2c", 1), Error(404, 4004)),
+        closed("HTTP/2 offered on the last request", read("Connection: Upgrade, close⏎Upgrade: h2c⏎⏎{next}"), Read),
+        closed("HTTP/2 offered with a request in the body of a GET", read(&format!("Connection: Upgrade⏎Upgrade: h2c⏎{HIDDEN_BODY}")), Read),
+        case("HTTP/2 offered in HTTP/1.0", request("GET /plants/1 HTTP/1.0", "Connection: Upgrade⏎Upgrade: h2c⏎⏎"), [Read], OldClosed),
+        bad("HTTP/2 offered, and two lengths", create("Connection: Upgrade⏎Content-Length: 0⏎Content-Length: {hidden.length}⏎⏎{hidden}")),
         kept("HTTP/2 offered without Connection", read("Upgrade: h2c⏎⏎"), Read),
         closed("a WebSocket", read("Connection: Upgrade⏎Upgrade: websocket⏎Sec-WebSocket-Version: 13⏎⏎{next}"), Error(400, 1007)),
         closed("a WebSocket among others", read("Upgrade: h2c⏎Upgrade: WebSocket⏎⏎{next}"), Error(400, 1007)),

@@ -78,11 +78,12 @@ fn receive(connection: &mut Connection, case: &Case, wanted: Expected) -> Answer
         Expected::Empty(status) | Expected::Error(status, _) => status,
         Expected::BrokenChunks | Expected::ImportError => 400,
         Expected::Created | Expected::Read | Expected::Head => 200,
+        Expected::Options => 204,
         Expected::Continue => 100,
     };
     assert_eq!(answer.status, status, "{}: wanted {wanted:?}: {answer:?}", case.name);
     match wanted {
-        Expected::Empty(_) | Expected::Head | Expected::Continue => {
+        Expected::Empty(_) | Expected::Head | Expected::Options | Expected::Continue => {
             assert_eq!(answer.body, b"", "{}: {answer:?}", case.name);
         }
         Expected::Error(status, number) => {

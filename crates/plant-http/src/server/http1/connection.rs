@@ -122,12 +122,12 @@ impl Inner {
         if self.ahead.is_empty() {
             let begin = buffer.filled().len();
             ready!(self.poll_transport(context, buffer))?;
-            let end = begin + self.state.take(&buffer.filled()[begin..]);
+            let end = begin + self.state.take(&mut buffer.filled_mut()[begin..]);
             self.put_back(&buffer.filled()[end..]);
             buffer.set_filled(end);
         } else {
             let length = self.ahead.len().min(buffer.remaining());
-            let taken = self.state.take(&self.ahead[..length]);
+            let taken = self.state.take(&mut self.ahead[..length]);
             buffer.put_slice(&self.ahead[..taken]);
             self.ahead.advance(taken);
             self.state.has_ahead.set(!self.ahead.is_empty());

@@ -11,6 +11,7 @@
 //! | A client that reads nothing of an answer holds the connection forever. | `../transport.rs`: `TimedSocket` | `connections` |
 //! | Input behind an answer that closes the connection is read and answered. | `state.rs` (`Closing`), `connection.rs` (`poll_request`) | `smuggling` |
 //! | A head with `Upgrade: websocket` makes the codec take everything that follows for the body, and any text passes as `Host`. | `framing.rs` | `smuggling` (`cases.rs`) |
+//! | A head with `Connection: upgrade` is answered with the same option, and the connection closed. | `upgrade_option.rs`: the option is made meaningless | `smuggling` (`cases.rs`) |
 //! | The shutdown signal drops a request that has arrived and is not read yet. | `ending.rs` (`is_due`): an idle connection ends like one whose client has stopped sending | `drain`, `restart` |
 //! | `Expect: 100-continue` is answered before any middleware of actix-web runs. | [`http_service`] asks `before_continue` | `smuggling` (`cases.rs`) |
 //!
@@ -22,6 +23,7 @@ pub(crate) mod framing;
 mod reading;
 pub(crate) mod request_end;
 pub(crate) mod state;
+mod upgrade_option;
 
 use std::future::ready;
 use std::net::SocketAddr;

@@ -4,10 +4,11 @@ use actix_http::StatusCode;
 
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
+use crate::server::http1::upgrade_option::UpgradeOption;
 
 /// What the next byte of a connection belongs to.
 pub(super) enum Reading {
-    Head(HeadEnd),
+    Head(HeadEnd, UpgradeOption),
     /// Unknown until the exchange begins and reports the body's length.
     BehindHead,
     /// A body with this many bytes left.
@@ -25,7 +26,7 @@ pub(super) enum Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self::Head(HeadEnd::default())
+        Self::Head(HeadEnd::default(), UpgradeOption::default())
     }
 }
 
@@ -40,10 +41,16 @@ impl Reading {
         }
     }
 
-    /// How many of these bytes, from their beginning, actix-http may read now.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+    /// How many of these bytes, from their beginning, actix-http may read now. It gets those of a head without the option
+    /// `upgrade`.
+    pub(super) fn take(&mut self, bytes: &mut [u8]) -> usize {
         let (found, next) = match self {
-            Self::Head(head) => (head.find(bytes), Self::BehindHead),
+            Self::Head(head, upgrade) => {
+                let found = head.find(bytes);
+                let end = found.end().unwrap_or(bytes.len());
+                upgrade.hide(&mut bytes[..end]);
+                (found, Self::BehindHead)
+            }
             Self::Chunks(chunks) => (chunks.find(bytes), Self::Next),
             Self::Bytes(missing) => match usize::try_from(*missing) {
                 Ok(end) if end <= bytes.len() => (Found::End(end), Self::Next),
@@ -64,10 +71,10 @@ impl Reading {
             Found::Broken(end) => {
                 *self = match self {
                     // RFC 9112, section 3, and RFC 6585, section 5.
-                    Self::Head(head) if head.is_in_request_line() => {
+                    Self::Head(head, _) if head.is_in_request_line() => {
                         Self::LongHead(StatusCode::URI_TOO_LONG)
                     }
-                    Self::Head(_) => Self::LongHead(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+                    Self::Head(..) => Self::LongHead(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
                     _ => Self::BrokenBody,
                 };
                 end

@@ -17,6 +17,16 @@ pub(crate) enum Found {
     Broken(usize),
 }
 
+impl Found {
+    /// How many of the bytes belong to the head or body; `None` if all do.
+    pub(crate) fn end(&self) -> Option<usize> {
+        match self {
+            Self::More => None,
+            Self::End(end) | Self::Broken(end) => Some(*end),
+        }
+    }
+}
+
 /// Looks for the end of a head: an empty line behind the request line.
 #[derive(Debug, Default)]
 pub(crate) struct HeadEnd {

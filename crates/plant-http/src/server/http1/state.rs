@@ -148,7 +148,7 @@ impl ConnectionState {
     pub(super) fn turn(&self) -> Turn {
         let mut reading = self.reading.borrow_mut();
         match (&*reading, self.phase.get()) {
-            (Reading::Head(_) | Reading::Bytes(_) | Reading::Chunks(_), _) => Turn::Take,
+            (Reading::Head(..) | Reading::Bytes(_) | Reading::Chunks(_), _) => Turn::Take,
             (Reading::BrokenBody | Reading::LongHead(_), _) => Turn::End,
             (Reading::Endless, Phase::Closing { .. }) => Turn::Discard { is_request_whole: false },
             (Reading::Next, Phase::Closing { .. }) => Turn::Discard { is_request_whole: true },
@@ -161,7 +161,7 @@ impl ConnectionState {
     }
 
     /// How many of these bytes, from their beginning, actix-http may read now.
-    pub(super) fn take(&self, bytes: &[u8]) -> usize {
+    pub(super) fn take(&self, bytes: &mut [u8]) -> usize {
         self.reading.borrow_mut().take(bytes)
     }
 
