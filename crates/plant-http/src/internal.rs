@@ -10,7 +10,7 @@ use crate::access::gate::{self, Access};
 use crate::access::token_record::Scope;
 use crate::errors::ErrorNumber;
 use crate::extract::query::{ListQuery, TagQuery};
-use crate::extract::transfer_format::{ImportFormat, TransferFormat};
+use crate::extract::transfer_format::{ExportFormat, ImportFormat};
 use crate::extract::{entity_tag, idempotency_key, json, media_type, query};
 use crate::openapi::Endpoint;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
@@ -127,10 +127,10 @@ pub fn import_format(headers: &HeaderMap) -> Option<ImportFormat> {
 
 /// The format of an export for a request with these headers, and the content type of its answer.
 #[must_use]
-pub fn export_format(headers: HeaderMap) -> (TransferFormat, &'static str) {
+pub fn export_format(headers: HeaderMap) -> (ExportFormat, &'static str) {
     let mut request = Request::new();
     *request.headers_mut() = headers;
-    let format = TransferFormat::of_answer(&request);
+    let format = ExportFormat::of_answer(&request);
     (format, format.content_type())
 }
 

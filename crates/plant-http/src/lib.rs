@@ -52,7 +52,9 @@ pub mod transfer {
     pub use crate::errors::NO_BACKUPS;
     pub use crate::extract::event_request::{EventStart, NotAnEventStart};
     pub use crate::extract::rows::{ReadRow, RowReader, row_reader};
-    pub use crate::extract::transfer_format::{ImportFormat, TransferFormat, UnknownFormat};
+    pub use crate::extract::transfer_format::{
+        ExportFormat, ImportFormat, TransferFormat, UnknownFormat,
+    };
     pub use crate::handlers::backup::BACKUP_MEDIA_TYPE;
     pub use crate::handlers::events::EVENTS_AFTER_HEADER;
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};

@@ -140,13 +140,15 @@ inBrowser(async (browser) => {
   };
   for (const [format, accept, file] of [
     ["CSV", "text/csv", "plants.csv"],
+    ["Spreadsheet", "text/vnd.plantd.spreadsheet", "plants-spreadsheet.csv"],
     ["NDJSON", "application/x-ndjson", "plants.ndjson"],
   ]) {
     const [download] = await Promise.all([page.waitForEvent("download"), exportAs(format)]);
     assert.equal(download.suggestedFilename(), file);
     const headers = { Authorization: `Bearer ${process.env.PLANTS_TOKEN}`, Accept: accept };
     const expected = await fetch(`${process.env.PLANTS_URL}/plants/export`, { headers });
-    assert.ok(readFileSync(await download.path(), "utf8") === (await expected.text()), `${file} is another export`);
+    const bytes = Buffer.from(await expected.arrayBuffer());
+    assert.ok(bytes.equals(readFileSync(await download.path())), `${file} is another export`);
     await eventually(() => status(page), `Exported 98,003 plants to ${file}.`);
   }
 

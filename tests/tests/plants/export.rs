@@ -48,6 +48,9 @@ fn format_for(server: &TestServer, lines: &str) -> Format {
     format
 }
 
+/// The export for spreadsheets, whose media type no range but its own includes.
+const SPREADSHEET: &str = "text/vnd.plantd.spreadsheet";
+
 /// Asserts that `Vary` lists `Accept`.
 #[track_caller]
 fn assert_vary(answer: &Answer) {
@@ -126,10 +129,44 @@ fn an_export_is_csv_only_where_accept_prefers_it() {
         assert_eq!(format_for(&server, &lines), Format::Csv, "{lines:?}");
     }
     assert_eq!(format_for(&server, "accept:text/csv\r\n"), Format::Csv);
-    for format in Format::ALL {
-        let lines = format!("Accept: {}\r\n", format.media_type());
+    for accept in [format!("{SPREADSHEET};q=0"), format!("{SPREADSHEET};q=0.5, application/*")] {
+        assert_eq!(format_for(&server, &format!("Accept: {accept}\r\n")), Format::Ndjson);
+    }
+    for media_type in Format::ALL.map(Format::media_type).iter().chain(&[SPREADSHEET]) {
+        let lines = format!("Accept: {media_type}\r\n");
         server.connect().assert_head_is_like_get(PATH, &lines);
     }
+}
+
+#[test]
+fn an_export_for_spreadsheets_has_no_cell_that_begins_as_a_formula_does_and_another_has_every_text()
+{
+    let server = TestServer::start();
+    let client = server.client();
+    let plants = [
+        NewPlant::new(-7, "=1+1", Some("@SUM(A1)")),
+        NewPlant::new(1, "+1", Some("-1")),
+        NewPlant::new(2, "Rosa; =1, \"x\"", None),
+        NewPlant::new(3, "\u{ff1d}1", Some(" =1")),
+        NewPlant::new(4, &format!("={}", "x".repeat(254)), Some("植物 a-b")),
+    ];
+    plant_all(&client, &plants);
+    let answer = client.send("GET", PATH, &[("accept", SPREADSHEET)], "");
+    let content_type = format!("{SPREADSHEET}; charset=utf-8; header=present");
+    assert_eq!(answer.header("content-type"), Some(content_type.as_str()));
+    assert_vary(&answer);
+    let long = format!("4,\"'={}\",\"植物 a-b\"", "x".repeat(254));
+    let wanted = [
+        "\u{feff}id,name,tag",
+        "-7,\"'=1+1\",\"'@SUM(A1)\"",
+        "1,\"'+1\",\"'-1\"",
+        "2,\"Rosa;' =1, \"\"x\"\"\",\"\"",
+        "3,\"'\u{ff1d}1\",\"' =1\"",
+        &long,
+        "",
+    ];
+    assert_eq!(str::from_utf8(&answer.body).expect("UTF-8"), wanted.join("\r\n"));
+    assert_eq!(parse(Format::Csv, &client.export(Format::Csv)), plants);
 }
 
 #[test]

@@ -12,5 +12,6 @@ pub(crate) mod media_type;
 mod members;
 pub(crate) mod query;
 pub(crate) mod rows;
+mod spreadsheet;
 pub(crate) mod target;
 pub(crate) mod transfer_format;

@@ -9,8 +9,9 @@ use plant_domain::NewPlantRef;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type, quality};
+use crate::extract::spreadsheet;
 
-/// A format of rows, one plant in each. As a word it is `ndjson` or `csv`.
+/// A format of rows, one plant in each, which both imports and exports have. As a word it is `ndjson` or `csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferFormat {
     /// A JSON object in each line (<https://github.com/ndjson/ndjson-spec>).
@@ -24,32 +25,15 @@ pub(crate) const CSV_HEADER: [&str; 3] = ["id", "name", "tag"];
 
 const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv";
+const SPREADSHEET: &str = "text/vnd.plantd.spreadsheet";
 
 impl TransferFormat {
-    /// The format that the client prefers. A client that accepts neither gets NDJSON.
-    pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
-        let of_csv = quality(request, &[CSV, "text/*", "*/*"]);
-        if of_csv > quality(request, &[NDJSON, "application/*", "*/*"]) {
-            Self::Csv
-        } else {
-            Self::NdJson
-        }
-    }
-
     /// The media type, without parameters.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::NdJson => NDJSON,
             Self::Csv => CSV,
-        }
-    }
-
-    /// The value of a `Content-Type` header.
-    pub(crate) const fn content_type(self) -> &'static str {
-        match self {
-            Self::NdJson => NDJSON,
-            Self::Csv => "text/csv; charset=utf-8; header=present",
         }
     }
 
@@ -113,10 +97,78 @@ fn write_csv<'a>(
     writer.flush()
 }
 
+/// The format of an export. As a word it is `ndjson`, `csv` or `spreadsheet`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// A format that imports take again. The texts are exactly those of the plants.
+    Rows(TransferFormat),
+    /// CSV that is safe to open in a spreadsheet program: cells that could be taken for formulas have an apostrophe before them.
+    /// It is not for an import.
+    Spreadsheet,
+}
+
+impl ExportFormat {
+    const ALL: [Self; 3] =
+        [Self::Rows(TransferFormat::NdJson), Self::Rows(TransferFormat::Csv), Self::Spreadsheet];
+
+    /// The format that the client prefers, the first of [`Self::ALL`] where it has no preference.
+    pub(crate) fn of_answer(request: &impl HttpMessage) -> Self {
+        let better = |best: Self, other: Self| {
+            let [of_best, of_other] = [best, other].map(|it| quality(request, it.ranges()));
+            if of_other > of_best { other } else { best }
+        };
+        Self::ALL.into_iter().reduce(better).unwrap_or(Self::Rows(TransferFormat::NdJson))
+    }
+
+    /// The ranges of media types that include it, the most specific one first. What cannot be imported again comes only to
+    /// clients that name it.
+    const fn ranges(self) -> &'static [&'static str] {
+        match self {
+            Self::Rows(TransferFormat::NdJson) => &[NDJSON, "application/*", "*/*"],
+            Self::Rows(TransferFormat::Csv) => &[CSV, "text/*", "*/*"],
+            Self::Spreadsheet => &[SPREADSHEET],
+        }
+    }
+
+    /// The value of a `Content-Type` header.
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Rows(TransferFormat::NdJson) => NDJSON,
+            Self::Rows(TransferFormat::Csv) => "text/csv; charset=utf-8; header=present",
+            Self::Spreadsheet => "text/vnd.plantd.spreadsheet; charset=utf-8; header=present",
+        }
+    }
+
+    /// The text before the first row.
+    #[must_use]
+    pub fn header(self) -> String {
+        match self {
+            Self::Rows(format) => format.header(),
+            Self::Spreadsheet => format!("\u{feff}{}\r\n", CSV_HEADER.join(",")),
+        }
+    }
+
+    /// Writes each plant as a row.
+    ///
+    /// # Errors
+    ///
+    /// Those of `output`.
+    pub fn write_rows<'a>(
+        self,
+        plants: impl IntoIterator<Item = NewPlantRef<'a>>,
+        output: &mut impl Write,
+    ) -> io::Result<()> {
+        match self {
+            Self::Rows(format) => format.write_rows(plants, output),
+            Self::Spreadsheet => spreadsheet::write_rows(plants, output),
+        }
+    }
+}
+
 /// The format of an import. As a word it is `ndjson`, `csv` or `json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
-    /// A format that exports write too.
+    /// A format of exports.
     Rows(TransferFormat),
     /// The elements of one JSON array (RFC 8259).
     JsonArray,
@@ -157,6 +209,20 @@ impl FromStr for ImportFormat {
         match text {
             "json" => Ok(Self::JsonArray),
             _ => text.parse().map(Self::Rows).map_err(|_| UnknownFormat("csv, json or ndjson")),
+        }
+    }
+}
+
+impl FromStr for ExportFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text {
+            "spreadsheet" => Ok(Self::Spreadsheet),
+            _ => text
+                .parse()
+                .map(Self::Rows)
+                .map_err(|_| UnknownFormat("csv or ndjson, or spreadsheet")),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use crate::errors::Failure;
 use crate::extract::chunked::Chunked;
 use crate::extract::head::{FromHead, Head};
-use crate::extract::transfer_format::TransferFormat;
+use crate::extract::transfer_format::ExportFormat;
 use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
@@ -31,7 +31,7 @@ const PAGE_PLANTS: usize = 1000;
 pub(crate) async fn export(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    Head(ExportFormat(format)): Head<ExportFormat>,
+    Head(format): Head<ExportFormat>,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
     let total = repository.count(None).await?;
@@ -50,20 +50,17 @@ pub(crate) async fn export(
         .streaming(stream::try_unfold(export, Export::part)))
 }
 
-/// The format of the answer.
-pub(crate) struct ExportFormat(TransferFormat);
-
 impl FromHead for ExportFormat {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         Chunked::read(request)?;
-        Ok(Self(TransferFormat::of_answer(request)))
+        Ok(Self::of_answer(request))
     }
 }
 
 struct Export {
     repository: Repository,
     context: Rc<RequestContext>,
-    format: TransferFormat,
+    format: ExportFormat,
     /// The next page; `None` at the end.
     next: Option<PageRequest>,
 }
@@ -107,6 +104,8 @@ mod tests {
     use plant_domain::NewPlant;
     use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository};
 
+    use crate::extract::transfer_format::TransferFormat;
+
     async fn next(body: &mut BoxBody) -> Option<Bytes> {
         let part = poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await;
         part.map(|part| part.unwrap())
@@ -127,7 +126,7 @@ mod tests {
         let request = TestRequest::get().to_http_request();
         RequestContext::begin(&request);
         let context = ReqData::extract(&request).await.unwrap();
-        let format = Head(ExportFormat(TransferFormat::NdJson));
+        let format = Head(ExportFormat::Rows(TransferFormat::NdJson));
         let answer = export(Data::new(repository), context, format).await.unwrap();
         let mut body = answer.into_body();
         let mut parts = 0;

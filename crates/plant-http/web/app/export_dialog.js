@@ -7,8 +7,27 @@ import { saveFile } from "./files.js";
 import { formatCount, formatPlants } from "./format.js";
 
 const FORMATS = [
-  { label: "CSV", about: "for spreadsheets", file: "plants.csv", mediaType: "text/csv", headLines: 1 },
-  { label: "NDJSON", about: "for programs", file: "plants.ndjson", mediaType: "application/x-ndjson", headLines: 0 },
+  {
+    label: "Spreadsheet",
+    about: "safe to open: an apostrophe stands before what could be a formula. Not for an import",
+    file: "plants-spreadsheet.csv",
+    mediaType: "text/vnd.plantd.spreadsheet",
+    headLines: 1,
+  },
+  {
+    label: "CSV",
+    about: "every text exactly, for programs and for an import",
+    file: "plants.csv",
+    mediaType: "text/csv",
+    headLines: 1,
+  },
+  {
+    label: "NDJSON",
+    about: "every text exactly, for programs and for an import",
+    file: "plants.ndjson",
+    mediaType: "application/x-ndjson",
+    headLines: 0,
+  },
 ];
 
 export class ExportDialog {

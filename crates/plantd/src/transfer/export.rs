@@ -9,7 +9,9 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::limits::PAGE_MAX_PLANTS;
-use plant_http::transfer::{ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat, row_reader};
+use plant_http::transfer::{
+    ExportFormat, ReadRow, RowReader, TOTAL_COUNT_HEADER, TransferFormat, row_reader,
+};
 use ureq::Body;
 use ureq::http::{HeaderMap, Method, Response, header};
 
@@ -33,9 +35,11 @@ pub(crate) struct ExportOptions {
     #[arg(default_value = "-")]
     file: PathBuf,
 
-    /// The format of the file [default: by the name, .csv, .ndjson or .jsonl; ndjson for -]
-    #[arg(long, value_name = "csv|ndjson")]
-    format: Option<TransferFormat>,
+    /// The format of the file; csv and ndjson have every text exactly, for programs and for an import; spreadsheet is CSV that
+    /// is safe to open in a spreadsheet program, and not for an import [default: by the name, .csv, .ndjson or .jsonl;
+    /// ndjson for -]
+    #[arg(long, value_name = "csv|ndjson|spreadsheet")]
+    format: Option<ExportFormat>,
 
     /// Read the plants from this data folder, even if it is damaged; no server may have it open
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
@@ -55,15 +59,21 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let mut output = Output::open(&options.file).with_context(cannot_write)?;
 
     let begun = Instant::now();
-    let answer = ask(&remote, format)?;
+    // Each row is checked as it arrives. One for a spreadsheet has texts that are no longer those of the plant.
+    let sent = match format {
+        ExportFormat::Rows(format) => format,
+        ExportFormat::Spreadsheet => TransferFormat::NdJson,
+    };
+    let answer = ask(&remote, sent)?;
     let total = total(&remote, answer.headers())?;
     let progress = progress_bar::of_plants(Some(total));
     let mut export = Export {
         remote: &remote,
         format,
+        sent,
         total,
         output: &mut output,
-        rows: row_reader(format.into()),
+        rows: row_reader(sent.into()),
         ends_with_line: true,
         plants: 0,
         last: None,
@@ -100,7 +110,10 @@ fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
 /// An export in progress.
 struct Export<'a> {
     remote: &'a Remote,
-    format: TransferFormat,
+    /// The format of the file.
+    format: ExportFormat,
+    /// The format of the answer.
+    sent: TransferFormat,
     /// The number of plants when the export began.
     total: u64,
     output: &'a mut Output,
@@ -116,13 +129,14 @@ impl Export<'_> {
     /// Copies the rows of the answer, ensures that none is missing at the end, and returns their number.
     fn copy(&mut self, answer: Response<Body>, progress: &ProgressBar) -> Result<u64, Broken> {
         let mut source = answer.into_body().into_reader();
-        let header = self.format.header();
+        let header = self.sent.header();
         let mut start = vec![0; header.len()];
         source.read_exact(&mut start).map_err(Broken::off)?;
         if start != header.as_bytes() {
             return Err(anyhow!("it does not begin with {header:?}").into());
         }
-        self.take(&start)?;
+        self.read(&start)?;
+        self.output.write_all(self.format.header().as_bytes()).map_err(Broken::Output)?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match source.read(&mut buffer) {
@@ -143,10 +157,20 @@ impl Export<'_> {
         if let Some(byte) = part.last() {
             self.ends_with_line = *byte == b'\n';
         }
+        let plants = self.read(part)?;
+        match self.format {
+            // As the server wrote them: a later one may tell more about a plant.
+            ExportFormat::Rows(_) => self.output.write_all(part),
+            format => format.write_rows(plants.iter().map(NewPlant::borrowed), self.output),
+        }
+        .map_err(Broken::Output)
+    }
+
+    /// The plants of the rows that end in the next part.
+    fn read(&mut self, part: &[u8]) -> anyhow::Result<Vec<NewPlant>> {
         let mut rows = Vec::new();
-        self.rows.read(part, &mut rows).map_err(anyhow::Error::from)?;
-        self.check(rows)?;
-        self.output.write_all(part).map_err(Broken::Output)
+        self.rows.read(part, &mut rows)?;
+        self.check(rows)
     }
 
     /// Checks that the answer does not end within a row.
@@ -154,11 +178,12 @@ impl Export<'_> {
         ensure!(self.ends_with_line, "it ends within a row, after {} whole ones", self.plants);
         let mut rows = Vec::new();
         self.rows.finish(&mut rows)?;
-        self.check(rows)
+        self.check(rows).map(drop)
     }
 
-    /// Checks that each row is a plant with a greater id than the one before.
-    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<()> {
+    /// The plants of rows, each of which must have a greater id than the one before.
+    fn check(&mut self, rows: Vec<ReadRow>) -> anyhow::Result<Vec<NewPlant>> {
+        let mut plants = Vec::with_capacity(rows.len());
         for (line, plant) in rows {
             let plant = plant.map_err(|error| anyhow!("line {line} is no plant: {error}"))?;
             let id = plant.id();
@@ -166,8 +191,9 @@ impl Export<'_> {
                 ensure!(last < id, "line {line} has the plant {id} behind the plant {last}");
             }
             self.plants += 1;
+            plants.push(plant);
         }
-        Ok(())
+        Ok(plants)
     }
 
     /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide a

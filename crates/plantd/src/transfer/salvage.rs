@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow};
 use indicatif::{HumanCount, ProgressBar};
 use plant_domain::NewPlant;
-use plant_http::transfer::TransferFormat;
+use plant_http::transfer::ExportFormat;
 use plant_store::{SledConfig, SledInspection};
 
 use crate::exit::Stop;
@@ -21,7 +21,7 @@ const PLANTS_AT_A_TIME: usize = 1000;
 /// How many unreadable places are listed.
 const MAX_TOLD: u64 = 1000;
 
-pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<(), Stop> {
+pub(crate) fn run(data: &Path, file: &Path, format: ExportFormat) -> Result<(), Stop> {
     let inspection = SledInspection::open(&SledConfig::new(plants_folder(data)))?;
     let mut output = Output::open(file).with_context(|| cannot_write(file))?;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: TransferFormat) -> Result<()
 fn copy(
     inspection: &SledInspection,
     output: &mut Output,
-    format: TransferFormat,
+    format: ExportFormat,
     progress: &ProgressBar,
 ) -> anyhow::Result<(u64, u64)> {
     let (mut copied, mut unreadable) = (0, 0);

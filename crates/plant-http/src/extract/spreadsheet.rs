@@ -1,0 +1,69 @@
+//! CSV that people open in a spreadsheet program.
+//!
+//! Such a program takes a cell for a formula if it begins in a certain way, and a formula may send what the sheet holds to
+//! strangers, or start programs. So an apostrophe stands before such a cell, as OWASP's "CSV Injection" advises, and the text is
+//! no longer the one of the plant. A byte order mark says that the file is UTF-8.
+
+use std::io::{self, Write};
+
+use csv::{QuoteStyle, Terminator, WriterBuilder};
+use plant_domain::NewPlantRef;
+
+/// What a formula begins with: OWASP's list, with the full-width forms that programs in East Asia take too.
+const FORMULA_BEGINNINGS: [char; 11] =
+    ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// Where lists are written with semicolons, a spreadsheet program begins a cell behind each of them, within quotes too.
+const OTHER_SEPARATOR: char = ';';
+
+/// Writes each plant as a row. An id is a number, and stays as it is.
+pub(super) fn write_rows<'a>(
+    plants: impl IntoIterator<Item = NewPlantRef<'a>>,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    let mut builder = WriterBuilder::new();
+    builder.terminator(Terminator::CRLF).quote_style(QuoteStyle::NonNumeric);
+    let mut writer = builder.from_writer(output);
+    for NewPlantRef { id, name, tag } in plants {
+        let [name, tag] = [name, tag.unwrap_or_default()].map(guarded);
+        writer.write_record([id.to_string(), name, tag])?;
+    }
+    writer.flush()
+}
+
+/// The text with an apostrophe before all that could be taken for a formula.
+fn guarded(text: &str) -> String {
+    let cells = text.split(OTHER_SEPARATOR).map(|cell| {
+        let is_formula =
+            [cell, cell.trim_start()].iter().any(|it| it.starts_with(FORMULA_BEGINNINGS));
+        if is_formula { format!("'{cell}") } else { cell.to_owned() }
+    });
+    cells.collect::<Vec<_>>().join(";")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_be_a_formula_has_an_apostrophe_before_it_and_nothing_else_changes() {
+        for (text, shown) in [
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\tx", "'\tx"),
+            ("\rx", "'\rx"),
+            ("\nx", "'\nx"),
+            ("\u{ff1d}1", "'\u{ff1d}1"),
+            (" =1", "' =1"),
+            ("Rosa;=1;@x", "Rosa;'=1;'@x"),
+            ("Rosa; -x", "Rosa;' -x"),
+        ] {
+            assert_eq!(guarded(text), shown);
+        }
+        for text in ["", "Rosa", "Rosa = 1", "a-b", "'x", "Rosa; x", "1,=2", "\u{2212}1"] {
+            assert_eq!(guarded(text), text);
+        }
+    }
+}
