@@ -78,12 +78,12 @@ fn it_finds_the_server_on_another_port_on_a_socket_and_by_a_name_of_its_certific
         assert!(names.len() == 1 && names[0].ends_with("Z.backup"), "{names:?}");
     };
     let server = TestServer::start();
-    backed_up(&[("PLANTD_LISTEN", &server.address().to_string())]);
+    backed_up(&[("PLANTD_LISTEN", &server.address().to_string()), ("PLANTD_TLS_CERT", "")]);
     // Of all addresses of this machine, one is asked.
     let everywhere = TestServer::start_with(Launch::new().arguments(["--listen", "0.0.0.0:0"]));
     backed_up(&[("PLANTD_LISTEN", &everywhere.address().to_string())]);
     let _on_socket = TestServer::start_with(Launch::new().environment("PLANTD_LISTEN", &socket));
-    backed_up(&[("PLANTD_LISTEN", &socket), ("PLANTD_TLS_CERT", "")]);
+    backed_up(&[("PLANTD_LISTEN", &socket)]);
 
     let with_tls = TestServer::start_with(Launch::new().tls(folder.path()));
     let address = with_tls.address();
