@@ -15,8 +15,8 @@ use self::marked::MarkedRows;
 use self::ndjson::NdJsonRows;
 use crate::extract::transfer_format::{ImportFormat, TransferFormat};
 
-/// A reader of rows in this format that has read nothing yet. A byte order mark before the first row is skipped. Clients use it to count the rows that they send, and to
-/// check the rows that they receive.
+/// A reader of rows in this format that has read nothing yet. It skips a byte order mark before the first row. Clients use it to
+/// count the rows that they send, and to check the rows that they receive.
 ///
 /// ```
 /// use plant_http::transfer::{TransferFormat, row_reader};
