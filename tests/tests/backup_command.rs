@@ -229,6 +229,49 @@ fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing()
 }
 
 #[test]
+fn all_that_holds_plants_is_for_its_owner_alone_with_any_umask() {
+    for umask in ["000", "022", "077"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        let (data, archive) = (path("data"), path("archive"));
+        // Folders that others made are open to others.
+        for folder in [&data, &archive] {
+            fs::create_dir(folder).expect("makes a folder");
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive).umask(umask);
+        let mut server = TestServer::start_at(launch, &data);
+        server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+        let url = format!("http://{}", server.address());
+        for (command, file) in [("backup", "backup"), ("export", "export.csv")] {
+            let launch = Launch::new().arguments([command, "--url", &url]).umask(umask);
+            run(&launch.arguments([path(file)]));
+        }
+        wait_until_archived(&server.client());
+        assert_eq!(server.terminate().code(), Some(0));
+        run(&restore(&path("backup"), &path("restored")).umask(umask));
+        let salvage = Launch::new().arguments(["export", "--data"]).umask(umask);
+        run(&salvage.arguments([&data, &path("salvaged.csv")]));
+        let mut private = 0;
+        assert_private(folder.path(), &mut private);
+        assert!(private >= 10, "{private}");
+    }
+}
+
+/// Asserts that each file in a folder, and each folder below it that is open to others, is for its owner alone.
+fn assert_private(folder: &Path, private: &mut u32) {
+    for name in names_in(folder) {
+        let path = folder.join(name);
+        match (path.is_dir(), mode(&path)) {
+            (true, 0o755) => assert_private(&path, private),
+            (true, mode) => assert_eq!(mode, 0o700, "{}", path.display()),
+            (false, mode) => assert_eq!(mode, 0o600, "{}", path.display()),
+        }
+        *private += 1;
+    }
+}
+
+#[test]
 fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");

@@ -4,8 +4,9 @@
 //! is a folder whose name is its number. While it is being made, or removed, the name of the folder says so.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::fault;
 use crate::sled::compaction::table_builder::TableBuilder;
 use crate::sled::health::StoreHealth;
 use crate::sled::manifest::{self, Manifest};
-use crate::sled::regular_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, read_own, remove_if_there};
 use crate::sled::tables::seal::{Advances, Unsealed, check_files};
 use crate::sled::tables::{Table, TableMetadata};
 
@@ -72,7 +73,11 @@ impl Files {
     /// Fails when tables are there, whose manifest is then missing.
     pub(crate) fn make(&self) -> anyhow::Result<()> {
         let directory = self.tables_directory();
-        fs::create_dir_all(&directory)
+        // The files that sled makes in it get their mode from the umask.
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&directory)
             .with_context(|| format!("cannot make the folder {}", directory.display()))?;
         ensure!(
             self.table_numbers()?.is_empty(),
@@ -84,7 +89,7 @@ impl Files {
 
     pub(crate) fn read_manifest(&self) -> anyhow::Result<Manifest> {
         let path = self.directory.join(MANIFEST);
-        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = read_own(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Manifest::decode(&bytes)
             .with_context(|| format!("the manifest {} cannot be used", path.display()))
     }

@@ -2,14 +2,13 @@
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use rustix::fs::OFlags;
 
 use crate::fault;
 use crate::sled::commit::change::ChangeGroup;
@@ -23,6 +22,7 @@ use crate::sled::health::StoreHealth;
 use crate::sled::health::errors::{advise, advise_on_disk};
 use crate::sled::health::findings::Findings;
 use crate::sled::manifest::Manifest;
+use crate::sled::regular_file::open_own;
 use crate::sled::tree::with_newest;
 
 /// How long an open waits for a lock that another process is about to release.
@@ -148,14 +148,7 @@ pub(crate) fn sync_names(directory: &Path) -> anyhow::Result<()> {
 
 /// Makes the file of a lock, if it is missing, and locks it.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
-    // In a folder of another user, a link could lead to any file.
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .custom_flags(no_link)
-        .open(path)
+    let file = open_own(path, File::options().create(true).truncate(false).write(true))
         .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
     try_lock(path, file)
 }
@@ -163,7 +156,7 @@ pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
 /// Locks the database, and changes nothing: its file system may be read-only, and what is left of it may have no lock.
 pub(crate) fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
     let path = directory.join(LOCK);
-    match File::open(&path) {
+    match open_own(&path, File::options().read(true)) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
         opened => {
             let file = opened.with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,21 +1,53 @@
 //! Makes, opens and removes regular files.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Makes a file for writing. Fails if the file is there: in a folder of another user, it may be a link to any file.
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// The mode of a new file, which may hold plants: for its owner alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Makes a file for writing, for its owner alone. Fails if the file is there: in a folder of another user, it may be a link to
+/// any file.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).open(path)
+    File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(path)
 }
 
-/// Opens a file for reading. Fails for everything else at the path: opening a pipe would wait for its writer.
+/// Opens a file that the user names, for reading. Fails for everything else at the path: opening a pipe would wait for its
+/// writer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    if fs::metadata(path)?.is_file() {
-        File::open(path)
-    } else {
-        Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
+    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(no_regular_file()) }
+}
+
+/// Opens a file that the store has made; if `options` say to make a missing one, for its owner alone. Fails for everything
+/// else at the path: in a folder of another user, a link could lead to any file.
+pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // NONBLOCK: opening a pipe would wait.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    match options.custom_flags(flags).mode(PRIVATE_MODE).open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(no_regular_file()),
+        Err(cause) if cause.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            Err(no_regular_file())
+        }
+        Err(cause) => Err(cause),
     }
+}
+
+/// Reads a file that the store has made.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_own(path, File::options().read(true))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn no_regular_file() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
 }
 
 pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {

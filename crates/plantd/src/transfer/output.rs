@@ -18,9 +18,6 @@ pub(crate) const STANDARD_OUTPUT: &str = "-";
 /// The bits of a file's mode that are permissions.
 const MODE_PERMISSIONS: u32 = 0o7777;
 
-/// The mode of a new file, before the umask.
-const NEW_FILE_MODE: u32 = 0o666;
-
 /// Standard output, a device or a pipe; or a new file beside the one that it is to replace. Only [`Output::finish`]
 /// ensures that everything is written.
 pub(crate) struct Output {
@@ -90,21 +87,19 @@ impl Write for Output {
     }
 }
 
-/// A file in the same folder, with the permissions of the one that it replaces.
+/// A file in the same folder, with the permissions of the one that it replaces. A new file has plants, so it is for its owner
+/// alone: tempfile makes it so.
 fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut prefix = name.to_owned();
     prefix.push(".");
-    let mode = existing.map_or(NEW_FILE_MODE, |metadata| metadata.permissions().mode());
-    let permissions = Permissions::from_mode(mode & MODE_PERMISSIONS);
     let unfinished = tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".unfinished")
-        .permissions(permissions.clone())
         .tempfile_in(folder_of(path))?;
-    if existing.is_some() {
-        // Without the umask.
-        unfinished.as_file().set_permissions(permissions)?;
+    if let Some(existing) = existing {
+        let mode = existing.permissions().mode() & MODE_PERMISSIONS;
+        unfinished.as_file().set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(unfinished)
 }

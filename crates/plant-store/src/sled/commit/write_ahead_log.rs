@@ -10,7 +10,7 @@
 //! records, and clients choose some of those bytes. The salt is random and no client ever sees it, so no client can
 //! forge a record.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use anyhow::{Context as _, ensure};
 use crate::fault;
 use crate::sled::commit::change::ChangeGroup;
 use crate::sled::health::findings::Findings;
-use crate::sled::regular_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, open_own, read_own, remove_if_there};
 
 /// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
 pub(crate) const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
@@ -58,7 +58,7 @@ pub(crate) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
     for (path, salt) in paths(directory).iter().zip(salts.chunks(SALT_BYTES)) {
-        let existing = match fs::read(path) {
+        let existing = match read_own(path) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
@@ -150,7 +150,7 @@ pub(crate) fn read(
 /// reads.
 fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
     let read = || {
-        let mut file = File::open(path)?;
+        let mut file = open_own(path, File::options().read(true))?;
         match file.sync_data() {
             // A file system without writes, such as squashfs, has nothing to sync.
             Err(cause) if cause.kind() == ErrorKind::InvalidInput => {}
@@ -233,7 +233,7 @@ impl WriteAheadLog {
     /// record stays until a newer one is written.
     pub(crate) fn open(directory: &Path, content: &LogContent) -> anyhow::Result<Self> {
         let open = |path: &Path, salt| {
-            let file = File::options().write(true).open(path);
+            let file = open_own(path, File::options().write(true));
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;
             anyhow::Ok(Segment { file, salt })
         };

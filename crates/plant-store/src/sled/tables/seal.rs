@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::database::{Database, FILL_CACHE_BYTES, SEGMENT_BYTES, of_disk};
 use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
-use crate::sled::regular_file;
+use crate::sled::regular_file::open_own;
 
 /// The most opens until the files of a table stay the same. The first open completes what the fill has left, and the second
 /// what the read-back has left.
@@ -78,7 +78,7 @@ fn final_files(
 /// Cuts free segments, which hold only zeros, off the end of sled's log. When sled opens a log with several free segments, one
 /// of its threads truncates the last while another writes zeros to that segment, so the length of the log is left to chance.
 fn cut_free_segments(log: &Path) -> io::Result<()> {
-    let file = File::options().read(true).write(true).open(log)?;
+    let file = open_own(log, File::options().read(true).write(true))?;
     loop {
         let begin = file.metadata()?.len().saturating_sub(1) / SEGMENT * SEGMENT;
         if begin == 0 || read_from(&file, begin)?.iter().any(|byte| *byte != 0) {
@@ -102,7 +102,7 @@ pub(super) fn open_unchanged<T>(
     folder: &Path,
     open: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let file = File::options().read(true).write(true).open(folder.join(LOG))?;
+    let file = open_own(&folder.join(LOG), File::options().read(true).write(true))?;
     let length = file.metadata()?.len();
     let begin = length.saturating_sub(SEGMENT);
     let segment = read_from(&file, begin)?;
@@ -154,7 +154,8 @@ fn checksum_of_files(
     let mut buffer = vec![0; READ_BYTES];
     for path in files_in(folder)? {
         let name = path.strip_prefix(folder)?.as_os_str().as_encoded_bytes();
-        let mut file = regular_file::open(&path).with_context(|| path.display().to_string())?;
+        let mut file = open_own(&path, File::options().read(true))
+            .with_context(|| path.display().to_string())?;
         let length = file.metadata()?.len();
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name);
