@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use prometheus::IntCounter;
 use prometheus::core::Collector as _;
 
@@ -109,7 +110,14 @@ impl Archiver {
         let of_thread = Arc::clone(&archiver);
         thread::Builder::new()
             .name("plant-archive".to_owned())
-            .spawn(move || of_thread.run(event_log, &marks))
+            .spawn(move || {
+                let run = AssertUnwindSafe(|| of_thread.run(event_log, &marks));
+                if panic::catch_unwind(run).is_err() {
+                    let cause =
+                        anyhow!("the thread of the archive panicked; start the server again");
+                    of_thread.note(Some(StoreFailure::new(cause)));
+                }
+            })
             .context("cannot start the thread of the archive")?;
         // The first write may overwrite the segment that has these groups.
         archiver.wait_until_archived(totals.last_sequence);
