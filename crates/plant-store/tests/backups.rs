@@ -1,6 +1,7 @@
 //! Backups and archives: what they restore to, and what is refused.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,8 +11,9 @@ use plant_store::conformance::damage::copy_as_killed;
 use plant_store::{
     BackupReader, Event, EventCursor, EventsAfter, IdempotencyDigest, LeftOut, OnConflict,
     OpenError, PlantRepository, PointInTime, Position, Preconditions, RestoreError, Revision,
-    StoreError, StoredPlant, Until, prune_archive,
+    SledRepository, StoreError, StoredPlant, Until, prune_archive,
 };
+use rustix::fs::{CWD, Mode};
 
 mod common;
 
@@ -520,6 +522,47 @@ async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     let restored =
         restore(&backup, &store.path("restored"), Some(&PointInTime::newest(store.archive())));
     assert_eq!(plants_of(&restored).await, plants);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_or_a_pipe_in_the_place_of_a_file_of_the_archive_or_of_the_store_is_refused() {
+    const REFUSAL: &str = "it is no regular file";
+    let mut store = Store::new();
+    store.config.archive_required = true;
+    let backup = store.back_up("backup").await;
+    let pieces = two_pieces(&mut store, "Rosa").await;
+    let lock = pieces[0].file_name().and_then(|name| name.to_str()).expect("a name");
+    let lock = store.archive().join(format!("{}.lock", &lock[..8]));
+    let target = store.path("target");
+
+    fs::remove_file(&lock).expect("removes");
+    symlink(&target, &lock).expect("makes a link");
+    store.open();
+    assert_not_archived(&store, REFUSAL).await;
+    assert!(!target.exists(), "a file was made behind the link");
+    fs::remove_file(&lock).expect("removes");
+    rustix::fs::mkfifoat(CWD, &lock, Mode::RUSR | Mode::WUSR).expect("makes a pipe");
+    assert_not_archived(&store, REFUSAL).await;
+    fs::remove_file(&lock).expect("removes");
+    store.close().await;
+
+    let of_store = ["lock", "manifest", "journal.0", "journal.1"];
+    let of_store = of_store.map(|name| store.config.directory.join(name));
+    for file in of_store.iter().chain([&pieces[1]]) {
+        fs::rename(file, &target).expect("moves");
+        symlink(&target, file).expect("makes a link");
+        let refusal = if *file == pieces[1] {
+            let backup = BackupReader::open(&backup).expect("it is whole");
+            let newest = PointInTime::newest(store.archive());
+            backup.verify_archive(&newest).expect_err("a link").to_string()
+        } else {
+            SledRepository::open(&store.config).expect_err("a link").to_string()
+        };
+        assert!(refusal.contains(REFUSAL), "{}: {refusal}", file.display());
+        fs::rename(&target, file).expect("moves");
+    }
+    store.open();
+    assert_eq!(plants_of(store.repository()).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use plantd_tests::{
     wait_for, wait_until,
 };
 
-use crate::{Ordeal, SMALL_LIMITS, Totals};
+use crate::{Ordeal, SMALL_LIMITS, Totals, archive};
 
 /// The message of the panics.
 const PANIC: &str = "as a test wants it";
@@ -434,6 +434,7 @@ fn each_fault_point_of_the_product_is_disturbed_here() {
     let mut disturbed: BTreeSet<String> =
         tables.iter().flat_map(|table| table.iter()).map(|point| point.name.to_owned()).collect();
     disturbed.insert(HANDLER.to_owned());
+    disturbed.extend(archive::POINTS.map(|(name, _)| name.to_owned()));
     let sources = files_below(&repository("crates"));
     let is_rust = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let mut points = BTreeSet::new();

@@ -2,6 +2,7 @@
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
+mod archive;
 mod away;
 mod backups;
 mod damage;
@@ -22,8 +23,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::{Followed, Followers, Launch, Ledgers, TestServer, WriteOutcome, store_of};
 
-/// Limits the memtable to so few changes that it is compacted all the time, and has every filter ask the search index.
-const SMALL_LIMITS: &str = "changes-in-memory=return(64);plants-scanned-first=return(1)";
+/// Limits the memtable to so few changes that it is compacted all the time, has every filter ask the search index, and has the
+/// pieces of an archive merged all the time.
+const SMALL_LIMITS: &str = "changes-in-memory=return(64);plants-scanned-first=return(1);\
+    archive-merge-interval-ms=return(50);pieces-of-a-merge=return(3)";
 
 /// The number of these changes.
 const CHANGES_IN_MEMORY: i64 = 64;

@@ -17,12 +17,6 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(path)
 }
 
-/// Opens a file that the user names, for reading. Fails for everything else at the path: opening a pipe would wait for its
-/// writer.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(no_regular_file()) }
-}
-
 /// Opens a file that the store has made; if `options` say to make a missing one, for its owner alone. Fails for everything
 /// else at the path: in a folder of another user, a link could lead to any file.
 pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {

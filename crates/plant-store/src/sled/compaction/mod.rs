@@ -2,7 +2,7 @@
 
 pub(crate) mod merge;
 mod merge_under_way;
-mod size_tiers;
+pub(crate) mod size_tiers;
 pub(crate) mod table_builder;
 pub(crate) mod thread;
 

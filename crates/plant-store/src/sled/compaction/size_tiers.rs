@@ -24,18 +24,19 @@ pub(crate) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Rang
     if tables.len() > 1 && entries > 2 * plants + OBSOLETE_ENTRIES {
         return Some(0..tables.len());
     }
-    let tiers: Vec<u32> = tables.iter().map(|(bytes, _)| tier_of(*bytes)).collect();
+    let tiers = tables.iter().map(|(bytes, _)| tier_of(*bytes, TIER_0_BYTES, TIER_FACTOR));
+    let tiers: Vec<u32> = tiers.collect();
     let greatest = tiers.iter().max().copied()?;
-    (0..=greatest).find_map(|tier| neighbors(&tiers, tier))
+    (0..=greatest).find_map(|tier| neighbors(&tiers, tier, TABLES_OF_A_MERGE))
 }
 
-/// The first stretch of tables without a larger tier in between that has enough tables of this tier: from the first of them
-/// to the last, with the smaller tables in between.
-fn neighbors(tiers: &[u32], tier: u32) -> Option<Range<usize>> {
+/// The first stretch without a larger tier in between that has at least so many of this tier: from the first of them to the last,
+/// with the smaller ones in between.
+pub(crate) fn neighbors(tiers: &[u32], tier: u32, at_least: usize) -> Option<Range<usize>> {
     let mut begin = 0;
     for stretch in tiers.split(|one| *one > tier) {
         let of_tier = |one: &u32| *one == tier;
-        if stretch.iter().filter(|one| of_tier(one)).count() >= TABLES_OF_A_MERGE {
+        if stretch.iter().filter(|one| of_tier(one)).count() >= at_least {
             let first = stretch.iter().position(of_tier)?;
             let last = stretch.iter().rposition(of_tier)?;
             return Some(begin + first..begin + last + 1);
@@ -45,8 +46,9 @@ fn neighbors(tiers: &[u32], tier: u32) -> Option<Range<usize>> {
     None
 }
 
-fn tier_of(bytes: u64) -> u32 {
-    (bytes / TIER_0_BYTES).checked_ilog(TIER_FACTOR).map_or(0, |tier| tier + 1)
+/// The tier of a size: 0 below `tier_0_bytes`, and one more for each `factor`.
+pub(crate) fn tier_of(bytes: u64, tier_0_bytes: u64, factor: u64) -> u32 {
+    (bytes / tier_0_bytes).checked_ilog(factor).map_or(0, |tier| tier + 1)
 }
 
 #[cfg(test)]

@@ -3,33 +3,41 @@
 //! A piece is a file with consecutive groups of the write-ahead log: a [`Piece`], sealed by a checksum. Its name says of
 //! which log the groups are, and the numbers of the first and the last change. A folder may have the pieces of several logs,
 //! because a restored database begins a new one.
+//!
+//! Neighboring pieces are [merged](merge) into larger ones. A piece whose changes are all in a larger one is covered: it is not
+//! read, and the next merge removes it.
 
+mod merge;
 pub(crate) mod reader;
 pub(crate) mod thread;
 mod writer;
 
+use std::cmp::Reverse;
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::StoreFailure;
 use crate::format::Format;
 use crate::sled::commit::change::ChangeGroup;
 use crate::sled::files::sync_folder;
 use crate::sled::health::disk_space::MIB;
 use crate::sled::keys::MAX_SEQUENCE;
-use crate::sled::regular_file::{create, remove_if_there};
+use crate::sled::regular_file::{create, read_own, remove_if_there};
 use crate::sled::sealed::Seal;
+use crate::{StoreFailure, fault};
 
 const FORMAT: Format = Format { name: "the piece of an archive", oldest: 1, newest: 1 };
 
 const SEAL: Seal = Seal { magic: *b"plpiece2", name: "a piece of an archive" };
 
-/// No piece is larger: it has 8 MiB of groups, and one more, which fits into a segment of the write-ahead log.
+/// A piece is complete with this many bytes of groups.
+const PIECE_BYTES: u64 = 8 * MIB;
+
+/// No piece is larger: it has [`PIECE_BYTES`] of groups, and one more, which fits into a segment of the write-ahead log.
 const PIECE_MAX_BYTES: u64 = 32 * MIB;
 
 /// The extension of a piece's file.
@@ -43,8 +51,8 @@ struct Piece<'a> {
     payloads: Vec<&'a [u8]>,
 }
 
-/// What the name of a piece says. Pieces of one log sort by their changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What the name of a piece says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceName {
     /// The name of the log of events, as in cursors.
     pub(crate) event_log: u32,
@@ -77,8 +85,31 @@ impl PieceName {
     }
 }
 
-/// The pieces in an archive, those of each log from its oldest to its newest.
+/// The pieces in an archive that are not covered, those of each log from its oldest to its newest.
 pub(crate) fn pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
+    let mut pieces = all_pieces(archive)?;
+    remove_covered(&mut pieces);
+    Ok(pieces)
+}
+
+/// Removes the pieces whose changes are all in a larger one. Returns each with the larger one.
+fn remove_covered(pieces: &mut Vec<PieceName>) -> Vec<(PieceName, PieceName)> {
+    let (mut kept, mut covered) = (Vec::<PieceName>::new(), Vec::new());
+    // The larger one comes later, because it does not end before those that it covers.
+    for piece in pieces.drain(..).rev() {
+        match kept.last().filter(|later| later.event_log == piece.event_log) {
+            Some(later) if piece.first_sequence >= later.first_sequence => {
+                covered.push((piece, *later));
+            }
+            _ => kept.push(piece),
+        }
+    }
+    pieces.extend(kept.into_iter().rev());
+    covered
+}
+
+/// The pieces in an archive, those of each log from its oldest to its newest change.
+fn all_pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     let read = || {
         let mut pieces = Vec::new();
         for entry in fs::read_dir(archive)? {
@@ -88,42 +119,59 @@ pub(crate) fn pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     };
     let mut pieces =
         read().with_context(|| format!("cannot read the archive {}", archive.display()))?;
-    pieces.sort_unstable();
+    pieces.sort_unstable_by_key(|it| (it.event_log, it.last_sequence, Reverse(it.first_sequence)));
     Ok(pieces)
 }
 
-/// Writes a piece. When this returns, the piece is on disk. Only one writer may be at work for each log.
+/// Writes a piece as `new`, and gives it its name. When this returns, the piece is on disk. Only one writer may be at work for
+/// each name of `new`. The piece is as old as `written_at`, or was written now.
 pub(crate) fn write_piece(
     archive: &Path,
     name: PieceName,
-    payloads: &[Vec<u8>],
+    payloads: Vec<&[u8]>,
+    new: &str,
+    written_at: Option<SystemTime>,
 ) -> anyhow::Result<()> {
-    let payloads = payloads.iter().map(Vec::as_slice).collect();
     let piece = Piece { event_log: name.event_log, payloads };
     let bytes = SEAL.seal(&FORMAT.encode(&piece, 0)?);
-    let (path, new) = (name.path(archive), archive.join(format!("{:08x}.new", name.event_log)));
+    let (path, new) = (name.path(archive), archive.join(new));
     let write = || {
         remove_if_there(&new)?;
         let mut file = create(&new)?;
+        fault::point("before-piece-write");
         file.write_all(&bytes)?;
+        if let Some(written_at) = written_at {
+            file.set_modified(written_at)?;
+        }
+        fault::point("before-piece-sync");
         file.sync_all()?;
+        fault::point("before-piece-rename");
         fs::rename(&new, &path)?;
+        fault::point("after-piece-rename");
         anyhow::Ok(())
     };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
+    // On a full disk, what is cut would keep the room that the next attempt needs.
+    let written = write().inspect_err(|_| drop(remove_if_there(&new)));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     sync_folder(archive)
 }
 
 /// Reads a piece. Fails unless the piece has exactly what its name says.
 pub(crate) fn read_piece(archive: &Path, name: PieceName) -> anyhow::Result<Vec<ChangeGroup>> {
+    read_with(archive, name, |content| groups_in(name, content))
+}
+
+/// Reads the content of a piece.
+fn read_with<T>(
+    archive: &Path,
+    name: PieceName,
+    decode: impl FnOnce(&[u8]) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let path = name.path(archive);
     let read = || {
-        let metadata = fs::metadata(&path)?;
-        ensure!(
-            metadata.is_file() && metadata.len() <= PIECE_MAX_BYTES,
-            "it is no file of at most {PIECE_MAX_BYTES} bytes"
-        );
-        groups_in(name, SEAL.open(&fs::read(&path)?)?)
+        let bytes = fs::symlink_metadata(&path)?.len();
+        ensure!(bytes <= PIECE_MAX_BYTES, "it has more than {PIECE_MAX_BYTES} bytes");
+        decode(SEAL.open(&read_own(&path)?)?)
     };
     read().with_context(|| format!("{} cannot be used", path.display()))
 }
@@ -165,21 +213,24 @@ pub fn prune_archive(archive: &Path, keep: Duration) -> Result<Pruned, StoreFail
 }
 
 fn prune(archive: &Path, keep: Duration) -> anyhow::Result<Pruned> {
-    let pieces = pieces(archive)?;
+    let pieces = all_pieces(archive)?;
     let mut pruned = Pruned::default();
     let now = SystemTime::now();
     for of_log in pieces.chunk_by(|one, next| one.event_log == next.event_log) {
         for piece in &of_log[..of_log.len() - 1] {
             let path = piece.path(archive);
-            let metadata =
-                fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let metadata = match fs::metadata(&path) {
+                // The server has merged the piece with others.
+                Err(cause) if cause.kind() == ErrorKind::NotFound => continue,
+                read => read.with_context(|| format!("cannot read {}", path.display()))?,
+            };
             // A time in the future is that of a new piece.
             let age = now.duration_since(metadata.modified()?).unwrap_or_default();
             if age <= keep {
                 // Pieces go from the oldest on, so that no gap arises.
                 break;
             }
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             pruned.pieces += 1;
             pruned.bytes += metadata.len();
         }

@@ -63,15 +63,13 @@ impl<'a> ArchiveReader<'a> {
         let PointInTime { archive, until } = moment;
         check_is_later(*until, event_log, &totals).map_err(RestoreError::no_such_moment)?;
         let find = || {
-            let mut pieces = pieces(archive)?;
-            pieces.retain(|piece| piece.event_log == event_log);
+            let pieces = pieces_of(archive, event_log)?;
             ensure!(
                 !pieces.is_empty(),
                 "{} has no piece of the log that the backup is of",
                 archive.display()
             );
-            pieces.retain(|piece| piece.last_sequence > totals.last_sequence);
-            Ok(pieces.into_iter())
+            Ok(after(pieces, &totals))
         };
         let pieces = find().map_err(RestoreError::unusable)?;
         let newest = pieces.as_slice().last().map_or(0, |piece| piece.last_sequence);
@@ -136,22 +134,40 @@ impl<'a> ArchiveReader<'a> {
         if is_at_cursor {
             return Ok(false);
         }
-        let next = self.totals.last_sequence + 1;
-        let Some(piece) = self.pieces.next() else {
+        let mut next = self.pieces.next();
+        loop {
+            let cause = match self.read_piece(next) {
+                Ok(groups) => {
+                    self.current = next.zip(groups.map(Vec::into_iter));
+                    return Ok(self.current.is_some());
+                }
+                Err(cause) => cause,
+            };
+            // A server may have merged pieces since they were listed, and also while they were.
+            let pieces = pieces_of(self.archive, self.event_log).map_err(RestoreError::unusable)?;
+            self.pieces = after(pieces, &self.totals);
+            let again = self.pieces.next();
+            if again == next {
+                return Err(self.not_whole(cause));
+            }
+            next = again;
+        }
+    }
+
+    /// The groups of the next piece; `None` at the end of the archive.
+    fn read_piece(&self, next: Option<PieceName>) -> anyhow::Result<Option<Vec<ChangeGroup>>> {
+        let Some(piece) = next else {
             return match self.until {
                 Some(Until::Cursor(until)) => {
-                    Err(self.not_whole(anyhow!("the archive ends before the change {until}")))
+                    Err(anyhow!("the archive ends before the change {until}"))
                 }
-                _ => Ok(false),
+                _ => Ok(None),
             };
         };
-        if piece.first_sequence > next {
-            let (archive, last) = (self.archive.display(), piece.first_sequence - 1);
-            return Err(self.not_whole(anyhow!("{archive} lacks the changes {next} to {last}")));
-        }
-        let groups = read_piece(self.archive, piece).map_err(|cause| self.not_whole(cause))?;
-        self.current = Some((piece, groups.into_iter()));
-        Ok(true)
+        let (next, archive) = (self.totals.last_sequence + 1, self.archive.display());
+        let last = piece.first_sequence.saturating_sub(1);
+        ensure!(last < next, "{archive} lacks the changes {next} to {last}");
+        read_piece(self.archive, piece).map(Some)
     }
 
     fn totals_after(&self, group: &ChangeGroup, piece: PieceName) -> anyhow::Result<Totals> {
@@ -186,6 +202,19 @@ impl<'a> ArchiveReader<'a> {
         }
         Ok(Some(group))
     }
+}
+
+/// The pieces of a log, without those that are covered.
+fn pieces_of(archive: &Path, event_log: u32) -> anyhow::Result<Vec<PieceName>> {
+    let mut pieces = pieces(archive)?;
+    pieces.retain(|piece| piece.event_log == event_log);
+    Ok(pieces)
+}
+
+/// The pieces with changes after these totals.
+fn after(mut pieces: Vec<PieceName>, totals: &Totals) -> vec::IntoIter<PieceName> {
+    pieces.retain(|piece| piece.last_sequence > totals.last_sequence);
+    pieces.into_iter()
 }
 
 /// Checks that the moment is not before a backup that adds up to `totals`.

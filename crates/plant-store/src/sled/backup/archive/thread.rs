@@ -18,15 +18,13 @@ use prometheus::core::Collector as _;
 
 use crate::StoreFailure;
 use crate::metrics::{MetricFamily, counter, gauge};
+use crate::sled::backup::archive::PIECE_BYTES;
 use crate::sled::backup::archive::writer::ArchiveWriter;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::payload_of;
 
 /// Changes reach the archive at the latest after this time, unless it fails.
 const PIECE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A piece is complete with this many bytes of groups.
-const PIECE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The most bytes of groups that wait for an archive that fails.
 const WAITING_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -229,6 +227,8 @@ impl Archiver {
             self.note_lost(first, last, true);
         }
         self.note_archived(writer.archived(), 0);
+        // Dropped at the end of this thread, which ends the merges.
+        let _merges = writer.start_merges().inspect_err(|cause| log::warn!("{cause:#}"));
         while let Some((first, last, payloads)) = self.next_piece() {
             if self.until_it_succeeds(|| writer.append(first, last, &payloads)).is_none() {
                 return;
@@ -263,7 +263,7 @@ impl Archiver {
             let time_left = PIECE_INTERVAL.saturating_sub(queue.waited());
             let is_wanted = queue.wanted > queue.archived.unwrap_or_default();
             let is_due = !queue.waiting.is_empty() && (is_wanted || time_left.is_zero());
-            if is_due || queue.bytes >= PIECE_BYTES || queue.is_ended {
+            if is_due || queue.bytes as u64 >= PIECE_BYTES || queue.is_ended {
                 break;
             }
             let waited = self.changed.wait_timeout(queue, time_left);
@@ -273,7 +273,7 @@ impl Archiver {
             queue.waiting.pop_front()?;
         let (mut bytes, mut payloads) = (payload.len(), vec![payload]);
         // The groups that wait follow each other: only the oldest are ever lost.
-        while bytes < PIECE_BYTES
+        while (bytes as u64) < PIECE_BYTES
             && let Some(group) = queue.waiting.pop_front()
         {
             bytes += group.payload.len();

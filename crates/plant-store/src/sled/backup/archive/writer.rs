@@ -4,10 +4,11 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, ensure};
 
-use crate::sled::backup::archive::{PieceName, pieces, read_piece, write_piece};
+use crate::sled::backup::archive::{PieceName, merge, pieces, read_piece, write_piece};
 use crate::sled::commit::change::Totals;
 use crate::sled::open::{lock, sync_names};
 
@@ -16,7 +17,7 @@ pub(crate) struct ArchiveWriter {
     event_log: u32,
     newest: Option<PieceName>,
     /// Keeps the servers of other copies of the data folder out: they have the same log.
-    _lock: File,
+    lock: File,
 }
 
 impl ArchiveWriter {
@@ -40,7 +41,7 @@ impl ArchiveWriter {
         // A kill may have come between the rename of a piece and the sync of its name.
         sync_names(directory)?;
         let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
-        let mut writer = Self { directory: directory.to_owned(), event_log, newest, _lock: lock };
+        let mut writer = Self { directory: directory.to_owned(), event_log, newest, lock };
         let [first_known, last_known] =
             [marks.first(), marks.last()].map(|mark| mark.map_or(0, |mark| mark.last_sequence));
         let Some(newest) = newest else {
@@ -77,6 +78,11 @@ impl ArchiveWriter {
         self.newest.map_or(0, |piece| piece.last_sequence)
     }
 
+    /// Starts the thread that merges pieces, until the returned end of a channel is dropped.
+    pub(crate) fn start_merges(&self) -> anyhow::Result<Sender<()>> {
+        merge::start(self.directory.clone(), self.event_log, self.lock.try_clone()?)
+    }
+
     /// Writes the groups from the first to the last of these numbers, which the archive lacks, as a piece.
     pub(crate) fn append(
         &mut self,
@@ -105,7 +111,9 @@ impl ArchiveWriter {
         payloads: &[Vec<u8>],
     ) -> anyhow::Result<()> {
         let piece = PieceName { event_log: self.event_log, first_sequence, last_sequence };
-        write_piece(&self.directory, piece, payloads)?;
+        let payloads = payloads.iter().map(Vec::as_slice).collect();
+        let new = format!("{:08x}.new", self.event_log);
+        write_piece(&self.directory, piece, payloads, &new, None)?;
         self.newest = Some(piece);
         Ok(())
     }

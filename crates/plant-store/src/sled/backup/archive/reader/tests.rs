@@ -25,7 +25,8 @@ fn write(archive: &Path, times_ms: &[u64]) {
         group.changes.push(created);
         let (event_log, first_sequence, last_sequence) = (EVENT_LOG, revision, revision);
         let name = PieceName { event_log, first_sequence, last_sequence };
-        write_piece(archive, name, &[group.encode().expect("encodes")]).expect("writes");
+        let payload = group.encode().expect("encodes");
+        write_piece(archive, name, vec![&payload], "new", None).expect("writes");
         totals = totals.after(&group).expect("it follows");
     }
 }
