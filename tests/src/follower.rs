@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use self::control::{Away, FollowerControl, locked};
-use self::copy::PlantCopy;
+use self::copy::{Difference, PlantCopy};
 pub use self::copy::{FollowedEvent, revision_of};
 use self::pages::follow_pages;
 use self::stream::follow_stream;
@@ -32,7 +32,7 @@ use crate::{DEADLINE, TOKEN};
 /// The pause of a follower that gets no answer.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long events may be in doubt while nothing writes.
+/// How long a follower may get no event while nothing writes: events may be in doubt that long.
 const REST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two followers, each in a thread of its own: one reads pages by long polls, the other reads Server-Sent Events. Both
@@ -162,23 +162,33 @@ impl Following {
     /// Waits until the follower's copy is as wanted.
     #[track_caller]
     fn wait_until(&mut self, what: &str, is_so: impl Fn(&PlantCopy) -> bool) {
-        let begun = Instant::now();
-        while !is_so(&locked(&self.copy)) {
-            self.fail_with_it();
-            assert!(begun.elapsed() < DEADLINE, "no follower {what}: {:?}", locked(&self.copy));
-            thread::sleep(PAUSE);
-        }
+        self.wait(DEADLINE, |copy| {
+            if is_so(copy) { Ok(()) } else { Err(copy.lacks(&format!("no follower {what}"))) }
+        });
     }
 
     #[track_caller]
     fn assert_has(&mut self, newest: u64, plants: &Plants, when: &str) {
-        let begun = Instant::now();
+        self.wait(REST_PATIENCE, |copy| copy.difference_at(newest, plants, when));
+    }
+
+    /// Waits until the copy has no difference. Panics with the difference if it is final, or once the copy has not come
+    /// further for `patience`: a follower that is slow still arrives.
+    #[track_caller]
+    fn wait(&mut self, patience: Duration, look: impl Fn(&PlantCopy) -> Result<(), Difference>) {
+        let (mut progress, mut since) = (None, Instant::now());
         loop {
             self.fail_with_it();
-            let difference = locked(&self.copy).difference_at(newest, plants);
-            let Err(difference) = difference else { return };
-            let is_final = difference.is_final || begun.elapsed() > REST_PATIENCE;
-            assert!(!is_final, "{when}: {difference}");
+            let (now, found) = {
+                let copy = locked(&self.copy);
+                (Some(copy.progress()), look(&copy))
+            };
+            let Err(difference) = found else { return };
+            if now != progress {
+                (progress, since) = (now, Instant::now());
+            }
+            assert!(!difference.is_final, "{difference}");
+            assert!(since.elapsed() < patience, "nothing came for {patience:?}: {difference}");
             thread::sleep(PAUSE);
         }
     }

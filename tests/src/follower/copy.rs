@@ -96,6 +96,11 @@ impl PlantCopy {
         &self.events
     }
 
+    /// Changes whenever the copy comes further.
+    pub(super) fn progress(&self) -> (u64, usize) {
+        (self.revision, self.exports)
+    }
+
     /// How many exports followed the first one.
     pub(super) fn exports(&self) -> usize {
         self.exports
@@ -141,8 +146,18 @@ impl PlantCopy {
         self.cursor = Some(cursor.to_owned());
     }
 
+    /// What later events can mend.
+    pub(super) fn lacks(&self, what: &str) -> Difference {
+        Difference { is_final: false, text: format!("{what}: {self:?}") }
+    }
+
     /// Compares it with the plants of a server at rest, whose newest event is this one.
-    pub(super) fn difference_at(&self, newest: u64, plants: &Plants) -> Result<(), Difference> {
+    pub(super) fn difference_at(
+        &self,
+        newest: u64,
+        plants: &Plants,
+        when: &str,
+    ) -> Result<(), Difference> {
         let is_complete = self.has_plants() && self.revision >= newest;
         if is_complete && self.plants == *plants && (self.revision == newest || !self.is_on_disk) {
             return Ok(());
@@ -156,7 +171,7 @@ impl PlantCopy {
             // PostgreSQL may show that newer events are in doubt for a while.
             is_final: is_complete && self.is_on_disk,
             text: format!(
-                "{self:?} should have come to {newest}, and differs in the plants {different:?}"
+                "{when}: {self:?} should have come to {newest}, and differs in the plants {different:?}"
             ),
         })
     }

@@ -26,6 +26,9 @@ const CREATE: &[u8] = b"\0WITH block AS";
 /// While commits are cut, one in this many is cut.
 const CUT_COMMITS: u8 = 8;
 
+/// The same for the statement that commits by itself, which is rare among writes to plants that are there.
+const CUT_CREATES: u8 = 2;
+
 /// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Network {
@@ -108,14 +111,15 @@ impl Control {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How a connection ends at a commit, if it ends there. `commit` is what has not reached PostgreSQL yet.
-    fn end_at_commit(&self, commit: &[u8]) -> Option<End> {
+    /// How a connection ends at a commit, if it ends there. `commit` is what has not reached PostgreSQL yet, and one in
+    /// `cut_one_in` is cut.
+    fn end_at_commit(&self, commit: &[u8], cut_one_in: u8) -> Option<End> {
         let late = |delay| Some(End::Late(commit.to_vec(), delay));
         if self.loses_answer.swap(false, Ordering::Relaxed) {
             self.set_network(Network::Held);
             return late(Duration::ZERO);
         }
-        if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..CUT_COMMITS) > 0 {
+        if !self.cuts_commits.load(Ordering::Relaxed) || fastrand::u8(..cut_one_in) > 0 {
             return None;
         }
         match fastrand::u8(..3) {
@@ -137,6 +141,10 @@ async fn take_connections(listener: &TcpListener, target: SocketAddr, control: &
 async fn carry(mut client: TcpStream, target: SocketAddr, control: Arc<Control>) {
     // When PostgreSQL is away, the client is disconnected.
     let Ok(mut server) = TcpStream::connect(target).await else { return };
+    // Otherwise each answer waits 40 ms for the acknowledgement of the one before.
+    if client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).is_err() {
+        return;
+    }
     let cut_within = control.cut_within.load(Ordering::Relaxed);
     let bytes = (cut_within > 0).then(|| fastrand::usize(..cut_within));
     let is_first = fastrand::bool();
@@ -234,13 +242,14 @@ async fn pump(
         }
         let has = |wanted: &[u8]| sent_now.windows(wanted.len()).any(|bytes| bytes == wanted);
         let cut_here = if has(COMMIT) {
-            Some(&control.cut_at_commit)
+            Some((&control.cut_at_commit, CUT_COMMITS))
         } else {
-            create.as_deref().is_some_and(has).then_some(&control.cut_at_create)
+            let is_create = create.as_deref().is_some_and(has);
+            is_create.then_some((&control.cut_at_create, CUT_CREATES))
         };
         if is_from_client
-            && let Some(cut_here) = cut_here
-            && let Some(end) = control.end_at_commit(sent_now)
+            && let Some((cut_here, cut_one_in)) = cut_here
+            && let Some(end) = control.end_at_commit(sent_now, cut_one_in)
         {
             cut_here.fetch_add(1, Ordering::Relaxed);
             return end;
