@@ -5,8 +5,8 @@ use std::mem;
 use std::time::Instant;
 
 use plant_domain::PlantId;
-use plant_store::StoreError;
 use plant_store::write::{Decision, Write};
+use plant_store::{StoreError, StoreFailure};
 use tokio::sync::oneshot;
 
 use crate::plan::{Committed, Plan, PresentRow};
@@ -37,6 +37,10 @@ pub(super) struct WriteGroup {
     pub(super) was_refused: bool,
     /// Whether PostgreSQL has taken other writes since then.
     pub(super) others_are_taken: bool,
+    /// Whether PostgreSQL has refused a rehearsal.
+    pub(super) is_rehearsal_refused: bool,
+    /// Writes that PostgreSQL has refused, each alone, and why.
+    pub(super) refused: Vec<(WaitingWrite, StoreFailure)>,
 }
 
 impl WriteGroup {
@@ -48,6 +52,8 @@ impl WriteGroup {
             last_answer: Instant::now(),
             was_refused: false,
             others_are_taken: false,
+            is_rehearsal_refused: false,
+            refused: Vec::new(),
         }
     }
 

@@ -8,7 +8,8 @@
 //! 3. Writes whose row has changed in the meantime are tried again, after another read.
 //! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part of the
 //!    group was carried out in between, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other
-//!    plants. If the rehearsal fails too, PostgreSQL takes no writes now, and the writer gives up the whole group.
+//!    plants. If PostgreSQL refuses the rehearsal too, the other parts of the group decide: it takes no writes now if it
+//!    takes none of them within [`PATIENCE`]. So no write is given up because another one is refused.
 //!
 //! Every group has a random id, which is in the row of its block. If the outcome of a commit is unknown, the writer inserts
 //! a row with the same id. If such a row exists already, the group is committed; otherwise the new row prevents its
@@ -126,9 +127,18 @@ impl Writer {
                     let second = group.pending.split_off(group.pending.len() / 2);
                     parts.extend([second, mem::take(&mut group.pending)]);
                 }
-                Err(error @ StoreError::Refused(_)) => {
-                    group.pending_ids().into_iter().for_each(|id| self.health.note_refused(id));
+                Err(StoreError::Refused(cause)) => {
+                    let refused = mem::take(&mut group.pending);
+                    group.refused.extend(refused.into_iter().map(|write| (write, cause.clone())));
+                    // Otherwise the other parts tell whether PostgreSQL takes any.
+                    if group.others_are_taken {
+                        self.answer_refused(&mut group);
+                    }
+                }
+                // PostgreSQL takes others. Nothing of the other parts was tried.
+                Err(error @ StoreError::Busy) => {
                     group.answer_pending(&error);
+                    group.others_are_taken = true;
                 }
                 Err(error) => {
                     group.answer_pending(&error);
@@ -141,12 +151,29 @@ impl Writer {
                 }
             }
         }
+        self.answer_refused(&mut group);
         self.has_written.store(true, Ordering::Relaxed);
     }
 
+    /// Answers the writes that PostgreSQL has refused alone: it refuses these if it has taken others, and else takes none.
+    fn answer_refused(&self, group: &mut WriteGroup) {
+        for ((write, answer), cause) in mem::take(&mut group.refused) {
+            let error = if group.others_are_taken {
+                self.health.note_refused(write.id());
+                StoreError::Refused(cause)
+            } else {
+                self.health.note_no_writes(&cause);
+                StoreError::Unavailable(cause)
+            };
+            // The client may have disconnected.
+            let _ = answer.send(Err(error));
+            group.last_answer = Instant::now();
+        }
+    }
+
     /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`] means that
-    /// PostgreSQL refuses something in this part, and takes other writes. After every other error, no part of the group
-    /// can be carried out.
+    /// PostgreSQL refuses something in this part, and perhaps takes other writes; [`StoreError::Busy`] means that it takes
+    /// others. After every other error, no part of the group can be carried out.
     async fn carry_out_part(&self, group: &mut WriteGroup) -> Result<(), StoreError> {
         let (mut tries, mut was_stale) = (0, false);
         loop {
@@ -173,8 +200,12 @@ impl Writer {
                 SessionError::Refused(said) | SessionError::StaleStatement(said) => {
                     let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
                     group.was_refused = true;
+                    let may_take_none = group.is_rehearsal_refused && !group.others_are_taken;
+                    if may_take_none && group.last_answer.elapsed() > PATIENCE {
+                        return Err(StoreError::Unavailable(cause));
+                    }
                     // Other parts that are carried out prove the same as a rehearsal.
-                    if group.others_are_taken || group.pending.len() > 1 {
+                    if may_take_none || group.others_are_taken || group.pending.len() > 1 {
                         return Err(StoreError::Refused(cause));
                     }
                     match self.health.rehearse(&self.sessions, &group.pending_ids()).await {
@@ -184,8 +215,8 @@ impl Writer {
                             continue;
                         }
                         Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
-                            self.health.note_no_writes(&cause);
-                            return Err(StoreError::Unavailable(cause));
+                            group.is_rehearsal_refused = true;
+                            return Err(StoreError::Refused(cause));
                         }
                         Err(error) => error,
                     }
