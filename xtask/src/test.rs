@@ -1,6 +1,9 @@
 //! `cargo xtask test`: every test, on a fresh machine too.
 
+use std::env;
+use std::fs;
 use std::io::Cursor;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -19,6 +22,12 @@ const FEATURES: [&str; 3] =
 
 /// The variable that tells the black-box tests which store their servers use.
 const STORE: &str = "PLANTD_TESTS_STORE";
+
+/// The variable that names the file to which each test that is skipped adds a line with the reason.
+const SKIPPED: &str = "PLANTD_TESTS_SKIPPED";
+
+/// The variable that allows tests to be skipped.
+const MAY_SKIP: &str = "PLANTD_TESTS_MAY_SKIP";
 
 /// How many test programs run at a time, and how many tests in each. Most tests wait for a disk or for a deadline.
 const PROGRAMS_AT_A_TIME: usize = 2;
@@ -44,13 +53,30 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     })?;
     // One cluster for all tests, each of which has its own schema.
     let cluster = Cluster::start();
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let skipped = folder.path().join("skipped");
     let mut cargo = cargo::command(&workspace.workspace_root);
-    cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url());
-    if !arguments.is_empty() {
-        return cargo::run(cargo.args(arguments));
-    }
-    cargo::run(cargo.arg("--doc"))?;
-    run_programs(&test_programs(&messages)?, &cluster.url())
+    cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url()).env(SKIPPED, &skipped);
+    let outcome = if arguments.is_empty() {
+        cargo::run(cargo.arg("--doc"))?;
+        run_programs(&test_programs(&messages)?, &cluster.url(), &skipped)
+    } else {
+        cargo::run(cargo.args(arguments))
+    };
+    let lines = fs::read_to_string(skipped).unwrap_or_default();
+    outcome.and(judge_skipped(&lines, env::var_os(MAY_SKIP).is_some()))
+}
+
+/// Prints the tests that were skipped, one a line. An error unless there are none, or they may be skipped.
+fn judge_skipped(lines: &str, may_skip: bool) -> anyhow::Result<()> {
+    let count = lines.lines().count();
+    println!("{count} tests were skipped\n{lines}");
+    let is_good = count == 0 || may_skip;
+    ensure!(
+        is_good,
+        "{count} tests were skipped, as listed above: run them as root, or set {MAY_SKIP}=1"
+    );
+    Ok(())
 }
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
@@ -125,12 +151,17 @@ fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
 }
 
 /// Runs all programs; an error that names the ones that failed.
-fn run_programs(programs: &[TestProgram], postgres_url: &str) -> anyhow::Result<()> {
+fn run_programs(
+    programs: &[TestProgram],
+    postgres_url: &str,
+    skipped: &Path,
+) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut failed = Vec::new();
         while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            failed.extend(program.run(postgres_url).err().map(|error| format!("{error:#}")));
+            failed
+                .extend(program.run(postgres_url, skipped).err().map(|error| format!("{error:#}")));
         }
         failed
     };
@@ -145,10 +176,10 @@ fn run_programs(programs: &[TestProgram], postgres_url: &str) -> anyhow::Result<
 
 impl TestProgram {
     /// Runs it, and prints its output when it has ended.
-    fn run(&self, postgres_url: &str) -> anyhow::Result<()> {
+    fn run(&self, postgres_url: &str, skipped: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
-        command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME);
+        command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME).env(SKIPPED, skipped);
         let mut name = self.name.clone();
         if self.is_on_postgres {
             command.env(STORE, "postgres");
@@ -160,5 +191,19 @@ impl TestProgram {
         println!("+ {name}\n{stdout}{stderr}");
         ensure!(output.status.success(), "{name} failed ({})", output.status);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_a_failure_unless_they_may_be_skipped() {
+        let lines = "image::a: only root can do this\nimage::b: only root can do that\n";
+        let failure = judge_skipped(lines, false).expect_err("two are skipped").to_string();
+        assert!(failure.starts_with("2 tests were skipped"), "{failure}");
+        judge_skipped(lines, true).expect("they may be skipped");
+        judge_skipped("", false).expect("none is skipped");
     }
 }

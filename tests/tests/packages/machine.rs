@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use plantd_tests::{Process, Toolbox, copy_folder, is_root, wait_until};
+use plantd_tests::{Process, Toolbox, copy_folder, is_root_or_skipped, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -24,11 +24,10 @@ const NSPAWN: [&str; 8] = [
     "--boot",
 ];
 
-/// A file system with Debian, which a test may change. Prints why if there is none, since only root can make one.
-#[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
+/// A file system with Debian, which a test may change. Without root there is none, and the test is skipped.
+#[track_caller]
 pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
-    if !is_root() {
-        println!("claims nothing: only root can make and boot a Debian system");
+    if !is_root_or_skipped("make and boot a Debian system") {
         return None;
     }
     let debian = Toolbox::debian();
