@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use plantd_tests::{
-    CONFIGURATION, FakeServer, Format, IO, Launch, Process, Script, TestServer, USAGE,
+    CONFIGURATION, DEADLINE, FakeServer, Format, IO, Launch, Process, Script, TestServer, USAGE,
     assert_cursor_refused, create_token, mode, newest_cursor, raw_head, store_of, wait_until,
     wait_until_archived,
 };
@@ -88,6 +88,15 @@ fn pieces_in(archive: &Path) -> Vec<String> {
     let mut names = names_in(archive);
     names.retain(|name| name.ends_with(".wal"));
     names
+}
+
+/// The numbers of the first and the last change in a piece, as its name says.
+#[track_caller]
+fn changes_in(piece: &str) -> [usize; 2] {
+    let mut numbers = piece.trim_end_matches(".wal").rsplit('-');
+    let mut number = || numbers.next().and_then(|it| it.parse().ok()).expect("a number");
+    let last = number();
+    [number(), last]
 }
 
 #[test]
@@ -192,38 +201,47 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
 
 #[test]
 fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing() {
-    /// The interval of the archive, and what a busy machine may add.
+    /// The interval of the archive, and what a busy machine may add to each piece.
     const LOST_AT_MOST: Duration = Duration::from_secs(1 + 5);
+    /// What it may add to the piece that is written soonest.
+    const SOONEST: Duration = Duration::from_secs(2);
+    const PIECES: usize = 6;
     let mut garden = Garden::new();
     let file = garden.backup("plants.backup");
-    let archive_folder = garden.path("archive");
+    let archive_folder = garden.archive();
     let (client, before) = (garden.server.client(), pieces_in(&archive_folder).len());
     let (mut acknowledged, begun) = (Vec::new(), Instant::now());
-    while pieces_in(&archive_folder).len() < before + 3 || begun.elapsed() < 2 * LOST_AT_MOST {
+    while pieces_in(&archive_folder).len() < before + PIECES || begun.elapsed() < 2 * LOST_AT_MOST {
         let id = 1_000 + i64::try_from(acknowledged.len()).expect("small");
         client.create(id, "Salix", None).assert_plant("Salix", None);
-        acknowledged.push(Instant::now());
+        acknowledged.push(SystemTime::now());
+        assert!(begun.elapsed() < DEADLINE, "too few pieces in {:?}", begun.elapsed());
     }
     garden.server.kill();
-    let killed = Instant::now();
-    let newest = pieces_in(&archive_folder).pop().expect("a piece");
-    let archived: i64 = newest
-        .trim_end_matches(".wal")
-        .rsplit('-')
-        .next()
-        .and_then(|number| number.parse().ok())
-        .expect("a number");
+    let killed = SystemTime::now();
+    let pieces = pieces_in(&archive_folder).split_off(before);
+    // The first thousand were there before, each by a change of its own.
+    let acknowledged_at = |change: usize| acknowledged.get(change - 1_001);
+    let ages = pieces.iter().map(|name| {
+        let written = fs::metadata(archive_folder.join(name)).and_then(|it| it.modified());
+        let [first, _] = changes_in(name);
+        let first = acknowledged_at(first).expect("it was acknowledged");
+        written.expect("a time").duration_since(*first).unwrap_or_default()
+    });
+    let soonest = ages.min().expect("there are pieces");
+    assert!(soonest < SOONEST, "each change was in the archive after {soonest:?} or later");
     fs::remove_dir_all(garden.server.data()).expect("removes");
 
     let data = garden.path("restored");
     run(&restore(&file, &data).arguments(["--archive".as_ref(), archive_folder.as_os_str()]));
     let restored = TestServer::start_at(Launch::new(), &data);
     let plants = store_of(&restored.client(), "after a restore");
-    // The first thousand were there before, each by a change of its own.
-    assert!(plants.keys().copied().eq(0..archived), "{} of {archived} plants", plants.len());
+    let [_, archived] = changes_in(pieces.last().expect("a piece"));
+    let ids = 0..i64::try_from(archived).expect("small");
+    assert!(plants.keys().copied().eq(ids), "{} of {archived} plants", plants.len());
     assert!(plants.len() > 1_000);
-    if let Some(first_missing) = acknowledged.get(plants.len() - 1_000) {
-        let age = killed - *first_missing;
+    if let Some(first_missing) = acknowledged_at(archived + 1) {
+        let age = killed.duration_since(*first_missing).unwrap_or_default();
         assert!(age < LOST_AT_MOST, "a change of {age:?} before the kill is missing");
     }
 }

@@ -516,9 +516,15 @@ async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     assert_not_archived(&copy, "another process has it open").await;
     store.repository().check_ready().await.expect("the first one is not disturbed");
     let backup = store.back_up("backup").await;
+    let before = pieces_of(store.archive());
+    change_often(&copy, 20, &mut chance).await;
+    // The end of a store archives what waits.
+    copy.close().await;
+    assert_eq!(pieces_of(store.archive()), before, "the copy wrote");
     change_often(&store, 20, &mut chance).await;
     let plants = plants_of(store.repository()).await;
     store.close().await;
+    assert_ne!(pieces_of(store.archive()), before, "the first one did not write");
     let restored =
         restore(&backup, &store.path("restored"), Some(&PointInTime::newest(store.archive())));
     assert_eq!(plants_of(&restored).await, plants);

@@ -30,18 +30,60 @@ fn each_subcommand_has_a_manual_page_with_all_its_flags() {
     }
 }
 
+/// The flags that a script for fish offers after these words, and the subcommands.
+fn offered_by_fish(script: &str, words: &[String]) -> (BTreeSet<String>, BTreeSet<String>) {
+    let conditions = match words {
+        [] => vec!["\"__fish_plantd_needs_command\"".to_owned()],
+        [one] => ["\"", "; and not "]
+            .map(|end| format!("\"__fish_plantd_using_subcommand {one}{end}"))
+            .to_vec(),
+        [one, two] => vec![format!(
+            "\"__fish_plantd_using_subcommand {one}; and __fish_seen_subcommand_from {two}\""
+        )],
+        _ => panic!("{words:?} are more words than this test knows"),
+    };
+    let offers = |line: &&str| conditions.iter().any(|condition| line.contains(condition));
+    let lines: Vec<&str> = script.lines().filter(offers).collect();
+    let behind = |option: &str| -> Vec<&str> {
+        let rests = lines.iter().filter_map(|line| Some(line.split_once(option)?.1));
+        rests.filter_map(|rest| rest.split([' ', '"']).next()).collect()
+    };
+    let flags = behind(" -l ").into_iter().map(|flag| format!("--{flag}")).collect();
+    (flags, behind(" -a \"").into_iter().map(str::to_owned).collect())
+}
+
+/// The flags that a script for zsh offers after these words, of which each has a branch of its own.
+#[track_caller]
+fn offered_by_zsh(script: &str, words: &[String]) -> BTreeSet<String> {
+    let mut lines = script.lines();
+    for word in words {
+        let branch = format!("({word})");
+        assert!(lines.any(|line| line.trim() == branch), "zsh does not know {words:?}");
+    }
+    let arguments = lines.skip_while(|line| !line.starts_with("_arguments")).map(str::trim_start);
+    let arguments = arguments.take_while(|line| !line.starts_with("&& ret=0"));
+    // A list in parentheses names the flags that exclude this one.
+    let without_list = |line| match str::split_once(line, ')') {
+        Some((list, flag)) if list.starts_with("'(") => flag,
+        _ => line,
+    };
+    let flags = arguments.map(without_list).map(|line| line.trim_start_matches(['\'', '*']));
+    let flags = flags.filter(|line| line.starts_with("--"));
+    flags.filter_map(|line| Some(line.split(['=', '[']).next()?.to_owned())).collect()
+}
+
 #[test]
-fn the_completions_of_each_shell_name_each_subcommand_and_flag() {
-    for shell in ["bash", "fish", "zsh"] {
-        let script = printed(&["completions", shell]);
-        for subcommand in CommandHelp::all() {
-            let flags = subcommand.flags().into_iter().map(|flag| match shell {
-                "fish" => format!("-l {}", flag.trim_start_matches('-')),
-                _ => flag,
-            });
-            for word in subcommand.words.into_iter().chain(flags) {
-                assert!(script.contains(&word), "{shell} does not know {word}");
-            }
+fn fish_and_zsh_complete_each_subcommand_and_exactly_its_flags() {
+    let [fish, zsh] = ["fish", "zsh"].map(|shell| printed(&["completions", shell]));
+    for help in CommandHelp::all() {
+        let words = &help.words;
+        assert_eq!(offered_by_fish(&fish, words).0, help.flags(), "fish, {words:?}");
+        if let Some((last, before)) = words.split_last() {
+            let (_, subcommands) = offered_by_fish(&fish, before);
+            assert!(subcommands.contains(last), "fish, {words:?}: {subcommands:?}");
+        }
+        if !words.is_empty() {
+            assert_eq!(offered_by_zsh(&zsh, words), help.flags(), "zsh, {words:?}");
         }
     }
 }

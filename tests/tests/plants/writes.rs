@@ -50,7 +50,7 @@ fn every_int64_can_be_created_replaced_patched_and_deleted() {
         client.read(id).assert_new_plant(id, &format!("plant {id}"), Some("x"));
         let before = client.read(id);
         let message = client.create(id, "another", None).assert_error(400, 3001);
-        assert!(message.contains("id"), "{message}");
+        assert!(message.contains(&format!("id {id} ")), "{message}");
         assert_same(&before, &client.read(id), "a create of an id that is taken");
         // A replacement without a tag, or with `null`, removes the tag.
         let mut last = before.revision();

@@ -219,8 +219,17 @@ mod tests {
 
     fn wait_until(is_reached: impl Fn() -> bool) {
         let begun = Instant::now();
-        while !is_reached() && begun.elapsed() < Duration::from_secs(60) {
+        while !is_reached() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain");
             thread::yield_now();
+        }
+    }
+
+    struct RoomOnDrop(&'static AtomicU64);
+
+    impl Drop for RoomOnDrop {
+        fn drop(&mut self) {
+            self.0.store(u64::MAX, Ordering::Relaxed);
         }
     }
 
@@ -275,18 +284,26 @@ mod tests {
     #[test]
     fn a_memtable_that_waits_for_room_waits_without_unfinished_merges() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let (folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+        let free_bytes = |_: &File| {
+            LOOKS.fetch_add(1, Ordering::Relaxed);
+            Some(FREE.load(Ordering::Relaxed))
+        };
+        let (folder, mut compactor) = with_four_tables(free_bytes);
         let tables = || fs::read_dir(folder.path().join("tables")).expect("reads").count();
         compactor.begin_merge().expect("begins");
         wait_until(|| tables() > 4);
         FREE.store(0, Ordering::Relaxed);
         thread::scope(|scope| {
+            // The end of the scope waits for the flush, also when an assertion fails.
+            let _room = RoomOnDrop(&FREE);
             let flushing = scope.spawn(|| flush_next(&mut compactor));
             wait_until(|| tables() <= 4);
-            let (left, is_waiting) = (tables(), !flushing.is_finished());
-            // The end of the scope waits for the flush, also when an assertion fails.
-            FREE.store(u64::MAX, Ordering::Relaxed);
-            assert!(left <= 4 && is_waiting, "{left} tables");
+            // A flush that waits looks again and again whether there is room.
+            let looks = LOOKS.load(Ordering::Relaxed);
+            wait_until(|| LOOKS.load(Ordering::Relaxed) >= looks + 3);
+            assert!(!flushing.is_finished(), "the memtable was written to a full disk");
+            assert_eq!(tables(), 4, "something writes to a full disk");
         });
         assert_eq!(compactor.tree.tables().len(), 5, "the merge went on while the disk was full");
         while compactor.look_at_merges().expect("merges") {}
