@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod answers;
 mod errors;
 mod extract;
 mod handlers;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use plant_domain::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
+
 /// The largest body, in bytes, except for an import.
 pub const BODY_MAX_BYTES: usize = 64 * 1024;
 
@@ -43,6 +45,23 @@ pub const EVENTS_WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// After this time without an event, a stream of events has a bookmark.
 pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The most memory that large answers take together while they are made and sent: lists, tags, exports and events. Beyond
+/// it, they wait, and are then refused.
+pub const ANSWERS_MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// The most bytes of a plant in an answer: a character has at most four, escaped or not, and the id and the names of the
+/// members have less than 64.
+#[expect(clippy::cast_possible_truncation, reason = "the limits are far below")]
+pub const PLANT_ANSWER_MAX_BYTES: usize =
+    4 * (NAME_MAX_CHARACTERS + TAG_MAX_CHARACTERS) as usize + 64;
+
+/// The most bytes of an event in an answer, without its plant.
+pub const EVENT_ANSWER_MAX_BYTES: usize = 256;
+
+/// An answer is given to the connection in parts of at most this many bytes, so that it is not copied whole into the buffer of
+/// a client that does not read.
+pub(crate) const ANSWER_PART_BYTES: usize = 32 * 1024;
 
 /// The most entity tags that `If-Match` or `If-None-Match` may list.
 pub const ENTITY_TAGS_MAX: usize = 100;

@@ -15,6 +15,7 @@ use prometheus::Registry;
 use crate::access::cors::CorsOrigin;
 use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
+use crate::answers::AnswerMemory;
 use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
 use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
@@ -36,6 +37,7 @@ pub struct PlantService {
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
     followers: Arc<Followers>,
+    answer_memory: Arc<AnswerMemory>,
     metrics: Metrics,
 }
 
@@ -44,8 +46,15 @@ impl PlantService {
     #[must_use]
     pub fn new(repository: Arc<dyn PlantRepository>, tokens: Tokens) -> Self {
         let followers = Arc::new(Followers::new(DEFAULT_MAX_FOLLOWERS));
-        let (cors_origins, draining, metrics) = (Vec::new(), Arc::default(), Metrics::default());
-        Self { repository, tokens, cors_origins, draining, followers, metrics }
+        Self {
+            repository,
+            tokens,
+            cors_origins: Vec::new(),
+            draining: Arc::default(),
+            followers,
+            answer_memory: Arc::default(),
+            metrics: Metrics::default(),
+        }
     }
 
     /// The same service for at most this many clients that follow events at once, [`DEFAULT_MAX_FOLLOWERS`] by default.
@@ -98,6 +107,7 @@ impl PlantService {
             .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
             .app_data(Data::from(Arc::clone(&self.followers)))
+            .app_data(Data::from(Arc::clone(&self.answer_memory)))
             .app_data(Data::new(self.metrics.clone()))
             .configure(|config| routes.configure(config));
     }

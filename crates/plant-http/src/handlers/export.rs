@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use actix_http::header;
-use actix_web::web::{Bytes, ReqData};
+use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{HttpRequest, HttpResponse};
 use anyhow::anyhow;
 use futures_util::stream;
@@ -11,6 +11,7 @@ use plant_domain::PlantFilter;
 use plant_store::PageRequest;
 use tokio::task::yield_now;
 
+use crate::answers::{AnswerMemory, Room};
 use crate::errors::Failure;
 use crate::extract::chunked::Chunked;
 use crate::extract::head::{FromHead, Head};
@@ -18,10 +19,18 @@ use crate::extract::transfer_format::ExportFormat;
 use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::handlers::plants::TOTAL_COUNT_HEADER;
+use crate::limits::PLANT_ANSWER_MAX_BYTES;
 use crate::middleware::context::RequestContext;
+use crate::server::deadlines::{ANSWER_IDLE_DEADLINE, ROOM_DEADLINE};
 
-/// How many plants are read at a time.
-const PAGE_PLANTS: usize = 1000;
+/// About how many bytes a part of an export has. A client that does not read costs as much memory.
+const PART_BYTES: usize = 64 * 1024;
+
+/// The first part has as many plants as are surely no more than that.
+const FIRST_PART_PLANTS: usize = PART_BYTES / PLANT_ANSWER_MAX_BYTES;
+
+/// The most plants in a part.
+const PART_MAX_PLANTS: usize = 1000;
 
 /// `GET /plants/export`.
 ///
@@ -31,16 +40,24 @@ const PAGE_PLANTS: usize = 1000;
 pub(crate) async fn export(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
+    memory: Data<AnswerMemory>,
     Head(format): Head<ExportFormat>,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
     let total = repository.count(None).await?;
+    let room = memory.room_for(FIRST_PART_PLANTS, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
 
     let export = Export {
         repository,
         context: context.into_inner(),
+        memory,
+        room: Some(room),
         format,
-        next: Some(PageRequest { filter: PlantFilter::default(), after: None, limit: PAGE_PLANTS }),
+        next: Some(PageRequest {
+            filter: PlantFilter::default(),
+            after: None,
+            limit: FIRST_PART_PLANTS,
+        }),
     };
     Ok(HttpResponse::Ok()
         .content_type(format.content_type())
@@ -60,6 +77,9 @@ impl FromHead for ExportFormat {
 struct Export {
     repository: Repository,
     context: Rc<RequestContext>,
+    memory: Data<AnswerMemory>,
+    /// The room of the first part.
+    room: Option<Room>,
     format: ExportFormat,
     /// The next page; `None` at the end.
     next: Option<PageRequest>,
@@ -69,8 +89,17 @@ impl Export {
     /// The next part of the body. An error cuts the body off, which the client notices.
     async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
         let Some(page_request) = self.next.take() else { return Ok(None) };
-        // The socket takes megabytes before it is full, and until then asks for part after part. Other requests of this
-        // thread get a turn before each.
+        let plants = page_request.limit;
+        let room = match self.room.take() {
+            Some(room) => room,
+            None => {
+                let patience = ANSWER_IDLE_DEADLINE;
+                let room = self.memory.room_for(plants, PLANT_ANSWER_MAX_BYTES, patience).await;
+                room.map_err(|failure| anyhow!("{failure}"))?
+            }
+        };
+        // Other requests get a turn before each part, however many exports there are.
+        let turn = self.memory.export_turn().await;
         yield_now().await;
         // An export may take hours, and its token may be revoked during that time.
         self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
@@ -80,12 +109,14 @@ impl Export {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
         self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows)?;
-        self.next = page.next.map(|id| PageRequest { after: Some(id), ..page_request });
+        drop(turn);
+        let limit = (page.len() * PART_BYTES / rows.len().max(1)).clamp(1, PART_MAX_PLANTS);
+        self.next = page.next.map(|id| PageRequest { after: Some(id), limit, ..page_request });
         if self.next.is_none() {
             // A copy may begin with this export. If a change in it were undone, no event would say so.
             self.repository.wait_until_durable().await?;
         }
-        Ok(Some((Bytes::from(rows), self)))
+        Ok(Some((room.hold(rows), self)))
     }
 }
 
@@ -113,11 +144,11 @@ mod tests {
 
     #[tokio::test]
     async fn others_have_a_turn_before_each_part() {
-        const PARTS: usize = 3;
+        const PLANTS: usize = 3 * PART_MAX_PLANTS;
         let folder = tempfile::tempdir().unwrap();
         let repository = SledRepository::open(&SledConfig::new(folder.path())).unwrap();
         let repository: Arc<dyn PlantRepository> = Arc::new(repository);
-        let plants = (0..PARTS * PAGE_PLANTS).map(|id| {
+        let plants = (0..PLANTS).map(|id| {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()
         });
@@ -127,14 +158,16 @@ mod tests {
         RequestContext::begin(&request);
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat::Rows(TransferFormat::NdJson));
-        let answer = export(Data::new(repository), context, format).await.unwrap();
-        let mut body = answer.into_body();
+        let memory = Data::new(AnswerMemory::default());
+        let answer = export(Data::new(repository), context, memory, format);
+        let mut body = answer.await.unwrap().into_body();
         let mut parts = 0;
         // Only the end is there without a wait.
         while next(&mut body).now_or_never().is_none() {
             assert!(next(&mut body).await.is_some(), "it waits for nothing");
             parts += 1;
         }
-        assert_eq!(parts, PARTS, "a part came without a turn of the others before it");
+        // The first part is small.
+        assert_eq!(parts, 4, "a part came without a turn of the others before it");
     }
 }

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use actix_http::{Method, header};
 use actix_web::HttpResponse;
-use actix_web::web::ReqData;
+use actix_web::web::{Data, ReqData};
 use plant_domain::{NewPlant, Plant, PlantPatch};
 use plant_store::{Created, IdempotencyDigest, PageRequest, Precondition, Put, StoreError};
 
+use crate::answers::AnswerMemory;
 use crate::errors::Failure;
 use crate::extract::entity_tag::entity_tag;
 use crate::extract::head::Head;
@@ -18,7 +19,9 @@ use crate::extract::query::{ListQuery, NoQuery};
 use crate::extract::target::Target;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
 use crate::handlers::{Repository, without_content};
+use crate::limits::PLANT_ANSWER_MAX_BYTES;
 use crate::middleware::context::RequestContext;
+use crate::server::deadlines::ROOM_DEADLINE;
 
 /// The header with the number of all plants, or of those with a tag.
 pub const TOTAL_COUNT_HEADER: &str = "x-total-count";
@@ -55,6 +58,7 @@ pub(crate) async fn create(
 pub(crate) async fn list(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
+    memory: Data<AnswerMemory>,
     Head(query): Head<ListQuery>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
@@ -69,6 +73,7 @@ pub(crate) async fn list(
     if method == Method::HEAD {
         return Ok(without_content(response, JSON));
     }
+    let room = memory.room_for(*limit, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
     let page = repository.list(query.page_request.clone()).await?;
     if let Some(after) = page.next {
         if page.len() < *limit {
@@ -77,7 +82,7 @@ pub(crate) async fn list(
         let next = RequestContext::next_link(&context.plants_path(), &query.next(after));
         response.insert_header((header::LINK, next));
     }
-    Ok(response.json(page))
+    Ok(response.content_type(JSON).body(room.hold_json(&page)?))
 }
 
 /// `GET /plants/{id}`.

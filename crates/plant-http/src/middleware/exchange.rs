@@ -5,7 +5,7 @@ use std::error::Error;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use actix_http::body::{BodySize, BodyStream, BoxBody, MessageBody};
@@ -17,6 +17,7 @@ use futures_util::stream;
 
 use crate::access::cors;
 use crate::errors::{ErrorNumber, Failure};
+use crate::limits::ANSWER_PART_BYTES;
 use crate::metrics::EndpointMetrics;
 use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::middleware::policy::Policy;
@@ -119,14 +120,15 @@ impl Exchange {
                 headers.insert(name, value);
             }
         }
-        if response.body().size() == BodySize::Stream {
-            return response.map_body(|_, body| {
+        match response.body().size() {
+            BodySize::None => response,
+            BodySize::Sized(bytes) if self.is_head || bytes <= ANSWER_PART_BYTES as u64 => response,
+            BodySize::Sized(_) | BodySize::Stream => response.map_body(|_, body| {
                 // actix-http reads a stream to its end for HEAD too, and throws it away.
                 let body = if self.is_head { empty_stream() } else { body };
-                BoxBody::new(Streamed { body, exchange: self })
-            });
+                BoxBody::new(InParts { body, part: Bytes::new(), exchange: self })
+            }),
         }
-        response
     }
 }
 
@@ -135,8 +137,8 @@ fn empty_stream() -> BoxBody {
     BoxBody::new(BodyStream::new(stream::empty::<Result<Bytes, Infallible>>()))
 }
 
-/// An answer of known length ends here before it is written. actix-http writes it before it reads again, so that
-/// nothing of the next request is read too early.
+/// A small answer ends here before it is written. actix-http writes it before it reads again, so that nothing of the next
+/// request is read too early.
 impl Drop for Exchange {
     fn drop(&mut self) {
         let took = self.begun.elapsed();
@@ -158,13 +160,16 @@ impl Drop for Exchange {
     }
 }
 
-/// A streamed body. The exchange ends when the body ends; until then the connection is busy.
-struct Streamed {
+/// A body that is streamed or large, in parts of at most [`ANSWER_PART_BYTES`]. The exchange ends when the body ends; until
+/// then the connection is busy.
+struct InParts {
     body: BoxBody,
+    /// What came from the body and is not passed on yet.
+    part: Bytes,
     exchange: Exchange,
 }
 
-impl MessageBody for Streamed {
+impl MessageBody for InParts {
     type Error = Box<dyn Error>;
 
     fn size(&self) -> BodySize {
@@ -175,12 +180,19 @@ impl MessageBody for Streamed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        let part = Pin::new(&mut self.body).poll_next(context);
-        if let Poll::Ready(Some(Err(cause))) = &part {
-            self.exchange.policy.metrics.of_error(ErrorNumber::Internal).inc();
-            self.exchange.context.log_error(&format!("the answer broke off: {cause}"));
+        while self.part.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_next(context)) {
+                None => return Poll::Ready(None),
+                Some(Ok(part)) => self.part = part,
+                Some(Err(cause)) => {
+                    self.exchange.policy.metrics.of_error(ErrorNumber::Internal).inc();
+                    self.exchange.context.log_error(&format!("the answer broke off: {cause}"));
+                    return Poll::Ready(Some(Err(cause)));
+                }
+            }
         }
-        part
+        let bytes = self.part.len().min(ANSWER_PART_BYTES);
+        Poll::Ready(Some(Ok(self.part.split_to(bytes))))
     }
 }
 

@@ -1,15 +1,12 @@
 //! Files that are part of the program, served without a token.
 
-use std::convert::Infallible;
 use std::sync::OnceLock;
 
-use actix_http::body::BodyStream;
 use actix_http::header::{self, HeaderValue};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use futures_util::stream;
 use sha2::{Digest as _, Sha256};
 
 use crate::errors::Failure;
@@ -20,10 +17,6 @@ pub(super) const SCRIPT: &str = "text/javascript; charset=utf-8";
 pub(super) const STYLE: &str = "text/css; charset=utf-8";
 pub(super) const IMAGE: &str = "image/svg+xml";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
-
-/// The size of the parts in which a file is sent, in bytes. A slow client costs little more memory than one
-/// part.
-const PART_BYTES: usize = 16 * 1024;
 
 /// A text file with its media type.
 pub(crate) struct StaticFile {
@@ -51,13 +44,10 @@ impl StaticFile {
         if if_none_match_names(request.headers(), opaque.as_bytes())? {
             return Ok(self.with_headers(HttpResponse::NotModified(), opaque).finish());
         }
-        // A stream, so that a part is copied only when the one before it has been sent.
-        let parts = self.content.as_bytes().chunks(PART_BYTES).map(Bytes::from_static);
         Ok(self
             .with_headers(HttpResponse::Ok(), opaque)
             .content_type(self.content_type)
-            .no_chunking(self.content.len() as u64)
-            .body(BodyStream::new(stream::iter(parts.map(Ok::<_, Infallible>)))))
+            .body(Bytes::from_static(self.content.as_bytes())))
     }
 
     fn with_headers(&self, mut response: HttpResponseBuilder, opaque: &str) -> HttpResponseBuilder {

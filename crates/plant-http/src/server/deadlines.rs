@@ -19,5 +19,9 @@ pub(crate) const FIRST_BYTES_GRACE: Duration = Duration::from_millis(500);
 /// How long a client may leave a response unread.
 pub(crate) const ANSWER_IDLE_DEADLINE: Duration = Duration::from_secs(20);
 
+/// How long an answer may wait for memory before the request is refused. A part of an answer that has begun waits for
+/// [`ANSWER_IDLE_DEADLINE`]: until then, clients that read nothing have left.
+pub(crate) const ROOM_DEADLINE: Duration = Duration::from_secs(2);
+
 /// How long the worker threads may take to end after the last connection has closed.
 pub(crate) const WORKERS_DEADLINE: Duration = Duration::from_secs(5);

@@ -13,9 +13,11 @@ use plant_store::{Event, EventCursor, EventKind, EventPage, StoredPlant};
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, sleep_until};
 
+use crate::answers::{AnswerMemory, Room};
 use crate::errors::Failure;
 use crate::extract::client_presence::ClientPresence;
 use crate::handlers::Repository;
+use crate::limits::{EVENT_ANSWER_MAX_BYTES, PLANT_ANSWER_MAX_BYTES};
 use crate::middleware::context::RequestContext;
 use crate::server::drain::Draining;
 
@@ -34,6 +36,7 @@ pub(super) struct Follower {
     pub(super) draining: Data<Draining>,
     pub(super) client: ClientPresence,
     pub(super) with_plants: bool,
+    pub(super) memory: Data<AnswerMemory>,
 }
 
 /// What a wait has come to.
@@ -73,6 +76,16 @@ impl Follower {
                 return Ok(Waited::Silence);
             }
         }
+    }
+
+    /// Room for an answer with this many events.
+    pub(super) async fn room_for(
+        &self,
+        events: usize,
+        patience: Duration,
+    ) -> Result<Room, Failure> {
+        let plant_max_bytes = if self.with_plants { PLANT_ANSWER_MAX_BYTES } else { 0 };
+        self.memory.room_for(events, EVENT_ANSWER_MAX_BYTES + plant_max_bytes, patience).await
     }
 
     /// The events as clients see them.

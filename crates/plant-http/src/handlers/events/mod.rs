@@ -14,6 +14,7 @@ use actix_web::{HttpResponse, HttpResponseBuilder};
 use plant_store::EventsAfter;
 use tokio::time::Instant;
 
+use crate::answers::AnswerMemory;
 use crate::errors::Failure;
 use crate::extract::client_presence::ClientPresence;
 use crate::extract::event_request::{EVENT_STREAM, EventRequest, EventStart};
@@ -24,6 +25,7 @@ use crate::handlers::events::followers::Followers;
 use crate::handlers::events::stream::{event_stream, stream_head};
 use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
+use crate::server::deadlines::ROOM_DEADLINE;
 use crate::server::drain::Draining;
 
 /// The header with the cursor from which to follow what happens after an answer.
@@ -33,8 +35,7 @@ pub const EVENTS_AFTER_HEADER: &str = "x-events-after";
 pub(crate) async fn events(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    followers: Data<Followers>,
-    draining: Data<Draining>,
+    (followers, draining, memory): (Data<Followers>, Data<Draining>, Data<AnswerMemory>),
     Head(request): Head<EventRequest>,
     Head(client): Head<ClientPresence>,
     method: Method,
@@ -50,6 +51,7 @@ pub(crate) async fn events(
         draining,
         client,
         with_plants: request.query.with_plants,
+        memory,
     };
     let EventRequest { query, is_stream, knows_chunks, .. } = request;
     if method == Method::HEAD {
@@ -72,7 +74,9 @@ pub(crate) async fn events(
     }
     let (events, next) = (page.events, query.next(page.next));
     let link = RequestContext::next_link(&follower.context.events_path(), &next);
-    Ok(page_head().insert_header((header::LINK, link)).json(follower.shown(events).await?))
+    let room = follower.room_for(events.len(), ROOM_DEADLINE).await?;
+    let body = room.hold_json(&follower.shown(events).await?)?;
+    Ok(page_head().content_type(JSON).insert_header((header::LINK, link)).body(body))
 }
 
 /// The head of every answer with a page.

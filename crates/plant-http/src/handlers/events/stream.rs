@@ -1,6 +1,7 @@
 //! Events as a stream of Server-Sent Events (HTML Standard, section 9.2).
 //!
-//! A stream has no queue: the next page is read when the socket has taken the last one.
+//! A stream has no queue: the next page is read when the socket has taken the last one. A page is sent in parts, so that a client
+//! that does not read costs the memory of one part.
 
 use std::mem;
 use std::ops::RangeInclusive;
@@ -20,10 +21,17 @@ use crate::handlers::events::event_text::encode;
 use crate::handlers::events::follower::{Follower, Waited};
 use crate::handlers::events::followers::Followers;
 use crate::limits::{EVENTS_HEARTBEAT, PAGE_MAX_EVENTS};
+use crate::server::deadlines::ANSWER_IDLE_DEADLINE;
 
 /// How long a client waits before it connects again, in milliseconds: random, so that the clients of a server that restarts
 /// do not come all at once.
 const RETRY_MS: RangeInclusive<u64> = 1000..=5000;
+
+/// The most events in a part: about 40 kB.
+const PART_EVENTS: usize = 256;
+
+/// The most events with their plants in a part: at most 80 kB.
+const PART_EVENTS_WITH_PLANTS: usize = 32;
 
 /// The answer with a stream. `knows_chunks` is false for HTTP/1.0.
 pub(super) async fn event_stream(
@@ -63,7 +71,7 @@ struct EventBody {
     _place: OwnedSemaphorePermit,
     /// Up to where events were sent.
     next: EventCursor,
-    /// The first page, which was read before the answer began.
+    /// What was read and is not sent yet. The first page was read before the answer began.
     page: Option<EventPage>,
     /// Text before the first part.
     preamble: String,
@@ -106,7 +114,7 @@ impl EventBody {
         // Other requests of this thread get a turn before each part.
         yield_now().await;
         match self.next_part().await {
-            Ok(part) => Ok(Some((part.into(), self))),
+            Ok(part) => Ok(Some((part, self))),
             Err(failure) => {
                 self.followers.note_dropped(failure.number());
                 if let Some(cause) = failure.cause() {
@@ -118,35 +126,45 @@ impl EventBody {
     }
 
     /// The next events, or a bookmark after a while without any, and at the end.
-    async fn next_part(&mut self) -> Result<String, Failure> {
+    async fn next_part(&mut self) -> Result<Bytes, Failure> {
         if let Some(page) = self.page.take() {
-            return self.text_of(page).await;
+            self.follower.context.check_still_valid()?;
+            return self.part_of(page).await;
         }
         sleep_until(self.pause_until).await;
         self.follower.context.check_still_valid()?;
         let silence = Instant::now() + EVENTS_HEARTBEAT;
         match self.follower.wait(self.next, PAGE_MAX_EVENTS, silence).await? {
-            Waited::Events(page) => self.text_of(page).await,
-            Waited::Silence => Ok(bookmark(self.next)),
+            Waited::Events(page) => self.part_of(page).await,
+            Waited::Silence => Ok(bookmark(self.next).into()),
             Waited::End => {
                 self.has_ended = true;
-                Ok(bookmark(self.next))
+                Ok(bookmark(self.next).into())
             }
         }
     }
 
-    async fn text_of(&mut self, page: EventPage) -> Result<String, Failure> {
+    /// The text of the first events of a page. Keeps the others for the next part.
+    async fn part_of(&mut self, page: EventPage) -> Result<Bytes, Failure> {
         self.pause_until = Instant::now() + self.followers.pause();
-        self.next = page.next;
+        let EventPage { mut events, mut next } = page;
+        let most = if self.follower.with_plants { PART_EVENTS_WITH_PLANTS } else { PART_EVENTS };
+        let rest = events.split_off(events.len().min(most));
+        if !rest.is_empty() {
+            let end = mem::replace(&mut next, events[most - 1].cursor);
+            self.page = Some(EventPage { events: rest, next: end });
+        }
+        self.next = next;
+        let room = self.follower.room_for(events.len(), ANSWER_IDLE_DEADLINE).await?;
         let mut text = mem::take(&mut self.preamble);
         if self.follower.with_plants {
-            for event in self.follower.shown(page.events).await? {
+            for event in self.follower.shown(events).await? {
                 text.push_str(&encode(&event)?);
             }
         } else {
-            self.followers.newest_text.push_page(&mut text, &page.events)?;
+            self.followers.newest_text.push_page(&mut text, &events)?;
         }
-        Ok(text)
+        Ok(room.hold(text.into_bytes()))
     }
 }
 

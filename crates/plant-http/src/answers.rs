@@ -1,0 +1,141 @@
+//! The memory that large answers take, within one budget.
+//!
+//! A client that does not read its answer keeps it in memory. Without a budget, one token could fill the memory by many such
+//! answers. So a handler reserves [`Room`] for the largest answer that the request can have *before* it reads any row. The
+//! answer keeps as much of the room as it has bytes, and gives it back when the connection has taken its last part.
+//!
+//! Answers about one plant, errors and the metrics reserve nothing: they are small, and the limit of connections bounds how
+//! many there are.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use actix_web::web::Bytes;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::errors::{ErrorNumber, Failure};
+use crate::limits::ANSWERS_MAX_BYTES;
+
+/// The budget, for all threads.
+#[derive(Debug)]
+pub(crate) struct AnswerMemory {
+    /// A permit for each free byte.
+    free: Arc<Semaphore>,
+    /// A permit for each part of an export that may be made now. With more, other requests would wait behind a part of each
+    /// export.
+    export_turns: Semaphore,
+}
+
+impl Default for AnswerMemory {
+    fn default() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(ANSWERS_MAX_BYTES)),
+            export_turns: Semaphore::new(half_of_processors()),
+        }
+    }
+}
+
+impl AnswerMemory {
+    /// Reserves room for at most this many rows, each as it is read and as it is sent. Waits until other answers have left
+    /// room, but not longer than `patience`.
+    pub(crate) async fn room_for(
+        &self,
+        rows: usize,
+        row_max_bytes: usize,
+        patience: Duration,
+    ) -> Result<Room, Failure> {
+        let bytes = rows.saturating_mul(2 * row_max_bytes).min(ANSWERS_MAX_BYTES);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        match timeout(patience, Arc::clone(&self.free).acquire_many_owned(bytes)).await {
+            Ok(Ok(permits)) => Ok(Room(permits)),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => {
+                let message = "large answers that other clients have not read yet take all memory for answers; \
+                               try again later, or ask for less at once";
+                Err(Failure::new(ErrorNumber::Busy, message))
+            }
+        }
+    }
+
+    /// Waits until a part of an export may be made, and holds the turn until the returned permit is dropped.
+    pub(crate) async fn export_turn(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.export_turns.acquire().await.ok()
+    }
+}
+
+fn half_of_processors() -> usize {
+    thread::available_parallelism().map_or(1, |all| all.get().div_ceil(2))
+}
+
+/// Reserved memory.
+#[derive(Debug)]
+pub(crate) struct Room(OwnedSemaphorePermit);
+
+impl Room {
+    /// The answer, or a part of it, which keeps its room until it is dropped. Gives the rest of the room back.
+    pub(crate) fn hold(mut self, mut answer: Vec<u8>) -> Bytes {
+        answer.shrink_to_fit();
+        let excess = self.0.num_permits().saturating_sub(answer.len());
+        drop(self.0.split(excess));
+        Bytes::from_owner(Held { answer, _room: self })
+    }
+
+    /// A JSON text in this room.
+    pub(crate) fn hold_json(self, value: &impl Serialize) -> Result<Bytes, Failure> {
+        Ok(self.hold(serde_json::to_vec(value).map_err(Failure::internal)?))
+    }
+}
+
+struct Held {
+    answer: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    const ROW_BYTES: usize = 1000;
+
+    #[tokio::test]
+    async fn an_answer_keeps_its_bytes_until_its_last_part_is_dropped() {
+        let memory = AnswerMemory::default();
+        let room = memory.room_for(3, ROW_BYTES, Duration::ZERO).await.unwrap();
+        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - 6 * ROW_BYTES);
+        let mut answer = room.hold(vec![b'x'; ROW_BYTES]);
+        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
+        let part = answer.split_to(1);
+        let rest = answer.split_to(ROW_BYTES - 1);
+        drop(part);
+        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
+        drop(rest);
+        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES, "{answer:?} keeps room");
+    }
+
+    #[tokio::test]
+    async fn an_answer_waits_for_room_for_a_while_and_is_then_refused() {
+        let memory = AnswerMemory::default();
+        let all = memory.room_for(1, usize::MAX / 2, Duration::ZERO).await.unwrap();
+        assert_eq!(memory.free.available_permits(), 0);
+        let refused = memory.room_for(1, ROW_BYTES, Duration::ZERO).await.unwrap_err();
+        assert_eq!(refused.number(), ErrorNumber::Busy);
+        let mut waiting = Box::pin(memory.room_for(1, ROW_BYTES, Duration::MAX));
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(all);
+        yield_now().await;
+        assert!(waiting.now_or_never().is_some_and(|room| room.is_ok()), "there is room");
+    }
+}
