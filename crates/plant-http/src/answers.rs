@@ -24,6 +24,7 @@ use crate::limits::ANSWERS_MAX_BYTES;
 pub(crate) struct AnswerMemory {
     /// A permit for each free byte.
     free: Arc<Semaphore>,
+    most_bytes: usize,
     /// A permit for each part of an export that may be made now. With more, other requests would wait behind a part of each
     /// export.
     export_turns: Semaphore,
@@ -31,8 +32,12 @@ pub(crate) struct AnswerMemory {
 
 impl Default for AnswerMemory {
     fn default() -> Self {
+        let most_bytes = ANSWERS_MAX_BYTES;
+        #[cfg(feature = "__fault-points")]
+        let most_bytes = plant_store::fault::limit("answers-max-bytes", most_bytes);
         Self {
-            free: Arc::new(Semaphore::new(ANSWERS_MAX_BYTES)),
+            free: Arc::new(Semaphore::new(most_bytes)),
+            most_bytes,
             export_turns: Semaphore::new(half_of_processors()),
         }
     }
@@ -47,7 +52,7 @@ impl AnswerMemory {
         row_max_bytes: usize,
         patience: Duration,
     ) -> Result<Room, Failure> {
-        let bytes = rows.saturating_mul(2 * row_max_bytes).min(ANSWERS_MAX_BYTES);
+        let bytes = rows.saturating_mul(2 * row_max_bytes).min(self.most_bytes);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         match timeout(patience, Arc::clone(&self.free).acquire_many_owned(bytes)).await {
             Ok(Ok(permits)) => Ok(Room(permits)),

@@ -21,7 +21,7 @@ mod switched_on {
     }
 
     /// A limit, or the smaller one of a test: `NAME=return(3)`.
-    pub(crate) fn limit(name: &str, limit: usize) -> usize {
+    pub fn limit(name: &str, limit: usize) -> usize {
         read_environment();
         fail::fail_point!(name, |wanted| {
             wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(limit)
@@ -44,10 +44,7 @@ mod switched_on {
 }
 
 #[cfg(feature = "__fault-points")]
-pub use switched_on::point;
-
-#[cfg(feature = "__fault-points")]
-pub(crate) use switched_on::limit;
+pub use switched_on::{limit, point};
 
 /// Does nothing.
 #[cfg(not(feature = "__fault-points"))]

@@ -9,6 +9,7 @@ mod list;
 mod paths;
 mod preconditions;
 mod tags;
+mod unread_answers;
 mod writes;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};

@@ -129,3 +129,31 @@ impl AsyncWrite for TimedSocket {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_takes_little_for_a_client_that_does_not_read() {
+        const MOST_BYTES: usize = 1024 * 1024;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connected = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(connected, listener.accept());
+        let client = client.unwrap();
+        SockRef::from(&client).set_recv_buffer_size(4096).unwrap();
+        let socket: std::net::TcpStream = accepted.unwrap().0.into_std().unwrap();
+        let mut socket = TimedSocket::new(socket.into()).unwrap();
+        let mut taken = 0;
+        while let Ok(written) =
+            timeout(ANSWER_IDLE_DEADLINE / 40, socket.write(&[0; 16 * 1024])).await
+        {
+            taken += written.unwrap();
+            assert!(taken < MOST_BYTES, "the system takes more and more");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Clients that ask for large answers and do not read them: how much memory they cost, and what others notice.
+
+use plant_http::limits::{PAGE_MAX_PLANTS, PLANT_ANSWER_MAX_BYTES};
+use plantd_tests::{
+    Answer, Connection, Format, Launch, NewPlant, TestServer, raw_head, stream_request, wait_until,
+};
+
+use super::plant_all;
+
+/// What a connection takes beside the part of the answer that waits in it, and the slack of the allocator.
+const CONNECTION_KIB: usize = 256;
+
+/// The budget of the test.
+const ANSWERS_MAX_BYTES: usize = 24 * 1024 * 1024;
+
+/// Fills a server with plants of the longest names and tags.
+fn server_with(plants: usize, launch: Launch) -> TestServer {
+    let server = TestServer::start_with(launch);
+    let longest = "𝒑".repeat(super::TEXT_MAX_CHARACTERS);
+    let plant = |id| NewPlant::new(id, &longest, Some(&longest));
+    let plants: Vec<_> = (0..).take(plants).map(plant).collect();
+    for plants in plants.chunks(PAGE_MAX_PLANTS) {
+        plant_all(&server.client(), plants);
+    }
+    server
+}
+
+/// Sends a request, and reads nothing but the head of the answer.
+#[track_caller]
+fn begin(server: &TestServer, request: &str) -> (Connection, Answer) {
+    let mut connection = server.connect();
+    connection.send(request);
+    let head = connection.receive_head();
+    (connection, head)
+}
+
+/// Asserts that these many KiB are what the server has taken since it had `resident_kib`, at most.
+#[track_caller]
+fn assert_took_at_most(server: &mut TestServer, resident_kib: u64, most_kib: usize) {
+    let took = server.process().peak_resident_kib().saturating_sub(resident_kib);
+    assert!(took < most_kib as u64, "{took} KiB instead of at most {most_kib}");
+}
+
+#[test]
+fn lists_that_nobody_reads_take_no_more_than_the_budget_and_small_answers_go_on() {
+    let faults = format!("answers-max-bytes=return({ANSWERS_MAX_BYTES})");
+    let mut server = server_with(PAGE_MAX_PLANTS, Launch::new().faults(&faults));
+    let client = server.client();
+    let list = raw_head(&format!("GET /plants?limit={PAGE_MAX_PLANTS}"), "");
+    assert_eq!(begin(&server, &list).1.status, 200);
+    let resident_kib = server.process().resident_kib();
+    // A few more fit, because a part of each is with the client.
+    let most = ANSWERS_MAX_BYTES / (PAGE_MAX_PLANTS * PLANT_ANSWER_MAX_BYTES) + 10;
+    let mut unread = Vec::new();
+    loop {
+        let (connection, head) = begin(&server, &list);
+        if head.status != 200 {
+            break;
+        }
+        unread.push(connection);
+        assert!(unread.len() < most, "{most} lists are not too many");
+    }
+    assert!(unread.len() > most / 2, "only {} lists fit", unread.len());
+    let refused = client.list("limit=1000");
+    refused.assert_error(503, 5003);
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(client.read(0).status, 200);
+    assert_eq!(client.list("limit=1").status, 200);
+    assert_eq!(client.delete(0).status, 204);
+    let most_kib = ANSWERS_MAX_BYTES / 1024 + unread.len() * CONNECTION_KIB;
+    assert_took_at_most(&mut server, resident_kib, most_kib);
+    drop(unread);
+    wait_until("room for a list", || client.list("limit=1000").status == 200);
+}
+
+#[test]
+fn a_stream_that_nobody_reads_takes_a_small_part_of_its_plants() {
+    // With a page of the largest plants, each would take 2 MB.
+    const STREAMS: usize = 32;
+    let mut server = server_with(2 * PAGE_MAX_PLANTS, Launch::new());
+    let export = raw_head("GET /plants/export", "");
+    for request in [export, stream_request("plants=true", "")] {
+        let resident_kib = server.process().resident_kib();
+        server.process().reset_peak_resident();
+        let mut unread: Vec<_> = (0..STREAMS).map(|_| begin(&server, &request)).collect();
+        for (connection, head) in &mut unread {
+            assert_eq!(head.status, 200);
+            connection.wait_for_bytes();
+        }
+        assert_eq!(
+            server.client().export(Format::Ndjson).split(|byte| *byte == b'\n').count(),
+            2001
+        );
+        assert_took_at_most(&mut server, resident_kib, 2 * STREAMS * CONNECTION_KIB);
+    }
+}
