@@ -59,9 +59,9 @@ pub const PLANT_ANSWER_MAX_BYTES: usize =
 /// The most bytes of an event in an answer, without its plant.
 pub const EVENT_ANSWER_MAX_BYTES: usize = 256;
 
-/// An answer is given to the connection in parts of at most this many bytes, so that it is not copied whole into the buffer of
-/// a client that does not read.
-pub(crate) const ANSWER_PART_BYTES: usize = 32 * 1024;
+/// An answer is given to the connection in parts of at most this many bytes, one by one, so that it is not copied whole into the
+/// buffer of a client that does not read.
+pub(crate) const ANSWER_PART_BYTES: usize = 16 * 1024;
 
 /// The most entity tags that `If-Match` or `If-None-Match` may list.
 pub const ENTITY_TAGS_MAX: usize = 100;

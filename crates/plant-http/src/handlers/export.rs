@@ -142,13 +142,12 @@ mod tests {
         part.map(|part| part.unwrap())
     }
 
-    #[tokio::test]
-    async fn others_have_a_turn_before_each_part() {
-        const PLANTS: usize = 3 * PART_MAX_PLANTS;
+    /// The body of an export of this many plants, and the memory of the service.
+    async fn body_of(plants: usize) -> (BoxBody, Data<AnswerMemory>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let repository = SledRepository::open(&SledConfig::new(folder.path())).unwrap();
         let repository: Arc<dyn PlantRepository> = Arc::new(repository);
-        let plants = (0..PLANTS).map(|id| {
+        let plants = (0..plants).map(|id| {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()
         });
@@ -159,8 +158,13 @@ mod tests {
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat::Rows(TransferFormat::NdJson));
         let memory = Data::new(AnswerMemory::default());
-        let answer = export(Data::new(repository), context, memory, format);
-        let mut body = answer.await.unwrap().into_body();
+        let answer = export(Data::new(repository), context, memory.clone(), format);
+        (answer.await.unwrap().into_body(), memory, folder)
+    }
+
+    #[tokio::test]
+    async fn others_have_a_turn_before_each_part() {
+        let (mut body, _memory, _folder) = body_of(3 * PART_MAX_PLANTS).await;
         let mut parts = 0;
         // Only the end is there without a wait.
         while next(&mut body).now_or_never().is_none() {
@@ -169,5 +173,20 @@ mod tests {
         }
         // The first part is small.
         assert_eq!(parts, 4, "a part came without a turn of the others before it");
+    }
+
+    #[tokio::test]
+    async fn a_part_waits_while_other_exports_have_the_turns() {
+        let (mut body, memory, _folder) = body_of(1).await;
+        let mut turns = Vec::new();
+        while let Some(Some(turn)) = memory.export_turn().now_or_never() {
+            turns.push(turn);
+        }
+        for _ in 0..100 {
+            assert!(next(&mut body).now_or_never().is_none(), "a part was made without a turn");
+            yield_now().await;
+        }
+        turns.pop();
+        assert!(next(&mut body).await.is_some());
     }
 }

@@ -37,6 +37,7 @@ use actix_web::Error;
 use actix_web::dev::ServiceResponse;
 use tokio_util::either::Either;
 
+use crate::limits::ANSWER_PART_BYTES;
 use crate::server::deadlines::{DISCONNECT_DEADLINE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::server::drain::Draining;
 use crate::server::listening_socket::Accepted;
@@ -70,6 +71,7 @@ where
         .client_request_timeout(HEAD_DEADLINE)
         .client_disconnect_timeout(DISCONNECT_DEADLINE)
         .keep_alive(KEEP_ALIVE)
+        .h1_write_buffer_size(ANSWER_PART_BYTES)
         .expect(fn_service(move |request| ready(before_continue(request))))
         .on_connect_ext(|connection: &Connection, data| {
             data.insert(connection.state());
