@@ -113,6 +113,7 @@ fn the_composition_mounts_files_that_are_there_and_sets_variables_that_plantd_re
     assert_there(
         &repository("contrib").join(plantd["build"].as_str().expect("a folder")).join("Dockerfile"),
     );
+    assert!(plantd["mem_limit"].is_string(), "the memory has no limit");
     let known = variables();
     for name in plantd["environment"].as_object().expect("variables").keys() {
         assert!(known.contains(name), "plantd does not know {name}");

@@ -41,7 +41,7 @@ fn systemd_finds_that_the_services_are_exposed_to_little() {
 }
 
 #[test]
-fn systemd_waits_for_a_whole_drain_allows_every_connection_and_keeps_every_log_line() {
+fn systemd_waits_for_a_whole_drain_allows_every_connection_keeps_every_log_line_and_limits_the_memory() {
     let drain = seconds(&default_of("--drain-delay")) + seconds(&default_of("--drain-timeout"));
     assert!(seconds(&setting("TimeoutStopSec")) > drain + LAST_SECONDS);
     // A drain that timed out must not start the server again.
@@ -49,6 +49,8 @@ fn systemd_waits_for_a_whole_drain_allows_every_connection_and_keeps_every_log_l
     // Each audit line counts, however many there are.
     assert_eq!(setting("LogRateLimitIntervalSec"), "0");
     assert!(setting("LimitNOFILE").parse::<u64>().expect("a number") > DESCRIPTORS);
+    // A server that takes too much memory must not take the machine with it.
+    assert!(setting("MemoryMax").ends_with('%'));
 }
 
 #[test]
