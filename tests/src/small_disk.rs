@@ -72,6 +72,13 @@ impl SmallDisk {
         self.run(script, &self.path().join(name), &mib.to_string());
     }
 
+    /// Makes this many empty files, or as many as the disk can hold.
+    #[track_caller]
+    pub fn make_files(&self, count: u32) {
+        let script = r#"i=0; while [ $i -lt "$1" ] && : 2>/dev/null > "$0/file-$i"; do i=$((i + 1)); done; true"#;
+        self.run(script, self.path(), &count.to_string());
+    }
+
     /// Runs a script that sees the disk, with these arguments as `$0` and `$1`.
     #[track_caller]
     fn run(&self, script: &str, path: &Path, argument: &str) {

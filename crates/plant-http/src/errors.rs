@@ -379,9 +379,11 @@ impl From<StoreError> for Failure {
                 "the server's archive takes no changes; its operator finds the reason in the log",
             )
             .caused_by(cause),
-            StoreError::DiskFull => Self::new(
+            StoreError::DiskFull(shortage) => Self::new(
                 ErrorNumber::StoreFailed,
-                "the disk of the store is full and nothing was written; make room on it, then send it again",
+                format!(
+                    "the disk of the store is full ({shortage}) and nothing was written; make room on it, then send it again"
+                ),
             ),
             StoreError::Unavailable(cause) => Self::new(
                 ErrorNumber::Busy,

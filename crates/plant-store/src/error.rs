@@ -25,10 +25,10 @@ pub enum StoreError {
     /// Too many writes wait, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
-    /// The disk has too little free space; nothing was written, except that an import may have stored some of its
-    /// plants. Once space is free, the store takes writes again.
-    #[error("the disk of the store is full")]
-    DiskFull,
+    /// The disk has too little room; nothing was written, except that an import may have stored some of its plants. Once
+    /// there is room, the store takes writes again.
+    #[error("the disk of the store is full: {0}")]
+    DiskFull(DiskShortage),
     /// The database does not answer, or takes no writes; nothing was written.
     #[error("the database does not answer or takes no writes: {0}")]
     Unavailable(StoreFailure),
@@ -53,6 +53,24 @@ pub enum StoreError {
     /// The store failed; the outcome of a write is unknown.
     #[error("the store failed: {0}")]
     Failed(#[from] StoreFailure),
+}
+
+/// What a full disk has too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskShortage {
+    /// Bytes.
+    Space,
+    /// Inodes: the file system can hold no more files, however many bytes are free.
+    Inodes,
+}
+
+impl fmt::Display for DiskShortage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Space => "no space left",
+            Self::Inodes => "no inodes left",
+        })
+    }
 }
 
 /// Why a store cannot be opened or inspected. The message says what is wrong and how to fix it.

@@ -46,7 +46,7 @@ pub use self::sled::{
     SledConfig, SledInspection, SledRepository, Until, Verification, prune_archive,
 };
 pub use self::write::{Created, Put};
-pub use error::{OpenError, StoreError, StoreFailure};
+pub use error::{DiskShortage, OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,
     EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS, NotACursor,

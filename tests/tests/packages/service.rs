@@ -41,7 +41,8 @@ fn systemd_finds_that_the_services_are_exposed_to_little() {
 }
 
 #[test]
-fn systemd_waits_for_a_whole_drain_allows_every_connection_keeps_every_log_line_and_limits_the_memory() {
+fn systemd_waits_for_a_whole_drain_allows_every_connection_keeps_every_log_line_and_limits_the_memory()
+ {
     let drain = seconds(&default_of("--drain-delay")) + seconds(&default_of("--drain-timeout"));
     assert!(seconds(&setting("TimeoutStopSec")) > drain + LAST_SECONDS);
     // A drain that timed out must not start the server again.

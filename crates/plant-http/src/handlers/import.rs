@@ -203,9 +203,12 @@ impl Import {
 /// If the disk becomes full during a batch, some of its rows may have been written.
 fn failure_of_import(error: StoreError) -> Failure {
     match error {
-        StoreError::DiskFull => Failure::new(
+        StoreError::DiskFull(shortage) => Failure::new(
             ErrorNumber::StoreFailed,
-            "the disk of the store is full and not all rows were written; make room on it, then import all again",
+            format!(
+                "the disk of the store is full ({shortage}) and not all rows were written; make room on it, then import \
+                 all again"
+            ),
         ),
         error => error.into(),
     }

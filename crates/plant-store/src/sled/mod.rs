@@ -45,7 +45,7 @@ use self::compaction::Compactor;
 use self::compaction::thread::CompactionThread;
 use self::events::EventLog;
 use self::health::StoreHealth;
-use self::health::disk_space::{DiskSpace, free_bytes};
+use self::health::disk_space::{DiskSpace, free_room};
 use self::health::errors::open_error;
 use self::health::metrics::EngineMetrics;
 use self::reader::PlantReader;
@@ -135,8 +135,7 @@ impl SledRepository {
             EventLog { tree: Arc::clone(&tree), id: event_log, retention: config.retention };
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
-        let disk_space =
-            DiskSpace::new(free_bytes, lock_of_threads, directory, Arc::clone(&health));
+        let disk_space = DiskSpace::new(free_room, lock_of_threads, directory, Arc::clone(&health));
         let disk_space = Arc::new(disk_space);
         let metrics = Arc::<EngineMetrics>::default();
         let compactor = Compactor::new(
@@ -338,8 +337,8 @@ impl PlantRepository for SledRepository {
         if self.queue.is_closed() {
             return Err(self.why_no_more_writes());
         }
-        if self.disk_space.is_full() {
-            return Err(StoreError::DiskFull);
+        if let Some(shortage) = self.disk_space.shortage() {
+            return Err(StoreError::DiskFull(shortage));
         }
         if let Some(archive) = self.archive.as_ref().filter(|_| self.archive_required) {
             archive.check().map_err(StoreError::NotArchived)?;

@@ -143,6 +143,34 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     .print();
 }
 
+/// Files of someone else take the inodes, while there is plenty of space.
+#[test]
+fn a_disk_without_inodes_says_so_before_a_flush_needs_them_and_loses_nothing() {
+    let disk = SmallDisk::new("size=2g,nr_inodes=200");
+    let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
+    let mut server = TestServer::start_at(launch, &disk.data());
+    let (client, mut chance) = (server.client(), chance());
+    let mut ledgers = new_ledgers();
+    ledgers.write_some(&mut server, &mut chance, 10);
+    disk.make_files(100);
+    wait_until("a warning", || server.stderr().contains("inodes left; with less than"));
+    for files in [170, 300] {
+        disk.make_files(files);
+        wait_until_full(&client);
+        for answer in [client.get("/readyz"), client.create(-1, "Abies", None)] {
+            let message = answer.assert_error(503, 5002);
+            assert!(message.contains("no inodes left"), "{message}");
+        }
+        assert_refuses_writes(&client);
+    }
+    assert!(server.stderr().contains("inodes left: writes are refused"), "{}", server.stderr());
+    ledgers.compare(&store_of(&client, "while its disk has no inodes"));
+    disk.remount("nr_inodes=1000");
+    wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
+    ledgers.write_some(&mut server, &mut chance, 10);
+    check_repaired(&ledgers, &mut server);
+}
+
 /// A whole segment of the write-ahead log waits to become a table, and the disk has no room for it.
 #[test]
 fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {

@@ -24,7 +24,7 @@ use crate::sled::compaction::{Compactor, MERGE_LOOK_INTERVAL};
 use crate::sled::config::DEFAULT_CHANGES_IN_MEMORY;
 use crate::sled::events::EventLog;
 use crate::sled::files::Files;
-use crate::sled::health::disk_space::DiskSpace;
+use crate::sled::health::disk_space::{DiskSpace, FreeRoom};
 use crate::sled::health::findings::Findings;
 use crate::sled::health::verify::Verifier;
 use crate::sled::keys::MAX_SEQUENCE;
@@ -130,9 +130,9 @@ impl BackupReader {
             let retention = EventRetention::new(0, Duration::ZERO);
             let events = EventLog { tree, id: event_log, retention };
             // On a full disk, an error is better than a wait for room.
-            let free_bytes = |_: &File| None;
+            let free_room = |_: &File| FreeRoom::UNKNOWN;
             let lock = File::open(directory)?;
-            let disk_space = DiskSpace::new(free_bytes, lock, directory.to_owned(), Arc::default());
+            let disk_space = DiskSpace::new(free_room, lock, directory.to_owned(), Arc::default());
             let (disk_space, metrics) = (Arc::new(disk_space), Arc::default());
             let compactor = Compactor::new(files, manifest, events, disk_space, metrics);
             anyhow::Ok(Restoring { directory: directory.to_owned(), compactor })

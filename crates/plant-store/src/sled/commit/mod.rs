@@ -33,7 +33,7 @@ use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use crate::sled::tree::MergeTree;
 use crate::write::{Decision, Write};
-use crate::{Revision, StoreError};
+use crate::{DiskShortage, Revision, StoreError};
 
 const MAX_GROUP: usize = 1024;
 
@@ -193,9 +193,10 @@ impl Committer {
     fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
         fault::point("before-decision");
         let (begun, count) = (Instant::now(), writes.len());
-        let refuse_all = || (0..count).map(|_| Err(StoreError::DiskFull)).collect();
-        if self.disk_space.is_full() {
-            return Ok(refuse_all());
+        let refuse_all =
+            |shortage| (0..count).map(|_| Err(StoreError::DiskFull(shortage))).collect();
+        if let Some(shortage) = self.disk_space.shortage() {
+            return Ok(refuse_all(shortage));
         }
         let mut group = ChangeGroup::after(&self.tree.read().totals, count);
         let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
@@ -230,7 +231,9 @@ impl Committer {
         if !group.changes.is_empty() {
             let payload = payload_of(&group)?;
             if !self.append(&payload)? {
-                return Ok(refuse_all());
+                // By now there may be room again.
+                let shortage = self.disk_space.shortage().unwrap_or(DiskShortage::Space);
+                return Ok(refuse_all(shortage));
             }
             fault::point("after-log-append");
             if let Some(archive) = &self.archive {

@@ -195,7 +195,7 @@ mod tests {
     use crate::record::PlantRecord;
     use crate::sled::commit::change::{Change, ChangeGroup};
     use crate::sled::health::StoreHealth;
-    use crate::sled::health::disk_space::ENOUGH_BYTES;
+    use crate::sled::health::disk_space::{ENOUGH_BYTES, FreeRoom};
     use crate::sled::reader::PlantReader;
     use crate::{EventKind, EventRetention};
 
@@ -233,8 +233,12 @@ mod tests {
         }
     }
 
+    fn room_of(free_bytes: &AtomicU64) -> FreeRoom {
+        FreeRoom { bytes: free_bytes.load(Ordering::Relaxed), ..FreeRoom::UNKNOWN }
+    }
+
     /// A compactor of four tables, which are due to become one.
-    fn with_four_tables(free_bytes: fn(&File) -> Option<u64>) -> (TempDir, Compactor) {
+    fn with_four_tables(free_room: fn(&File) -> FreeRoom) -> (TempDir, Compactor) {
         let folder = tempfile::tempdir().expect("a folder");
         let directory = folder.path().to_owned();
         let tree = Arc::new(MergeTree::new([].into(), Totals::default()));
@@ -244,7 +248,7 @@ mod tests {
         files.make().expect("an empty folder");
         let lock = tempfile::tempfile().expect("a file");
         let events = EventLog { tree, id: 7, retention };
-        let disk_space = Arc::new(DiskSpace::new(free_bytes, lock, directory, health));
+        let disk_space = Arc::new(DiskSpace::new(free_room, lock, directory, health));
         let manifest = Manifest::new([0; 16], 7);
         let mut compactor = Compactor::new(files, manifest, events, disk_space, Arc::default());
         (0..4).for_each(|_| flush_next(&mut compactor));
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn a_merge_that_does_not_fit_on_the_disk_takes_the_newer_tables_that_do() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let (_folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
+        let (_folder, mut compactor) = with_four_tables(|_| room_of(&FREE));
         let tables = compactor.tree.tables();
         let two_newest: u64 = tables[..2].iter().map(|table| table.metadata.bytes).sum();
         for (free_bytes, inputs) in [(two_newest - 1, None), (two_newest, Some(2))] {
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn a_merge_that_is_done_when_the_disk_fills_gives_the_room_of_its_inputs_back() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
-        let (_folder, mut compactor) = with_four_tables(|_| Some(FREE.load(Ordering::Relaxed)));
+        let (_folder, mut compactor) = with_four_tables(|_| room_of(&FREE));
         compactor.begin_merge().expect("begins");
         wait_until(|| compactor.merges[0].is_done());
         FREE.store(0, Ordering::Relaxed);
@@ -285,11 +289,11 @@ mod tests {
     fn a_memtable_that_waits_for_room_waits_without_unfinished_merges() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
         static LOOKS: AtomicU64 = AtomicU64::new(0);
-        let free_bytes = |_: &File| {
+        let free_room = |_: &File| {
             LOOKS.fetch_add(1, Ordering::Relaxed);
-            Some(FREE.load(Ordering::Relaxed))
+            room_of(&FREE)
         };
-        let (folder, mut compactor) = with_four_tables(free_bytes);
+        let (folder, mut compactor) = with_four_tables(free_room);
         let tables = || fs::read_dir(folder.path().join("tables")).expect("reads").count();
         compactor.begin_merge().expect("begins");
         wait_until(|| tables() > 4);

@@ -1,4 +1,4 @@
-//! The free room on the disk.
+//! The free room on the disk: bytes and inodes.
 //!
 //! An append to the write-ahead log takes no room: its segments were written in full when they were made. Compaction
 //! takes room, so it checks the free space before it writes a table, and waits while there is too little. During the
@@ -7,12 +7,12 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::fs::fstatvfs;
 
+use crate::DiskShortage;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
@@ -28,6 +28,43 @@ pub(crate) const ENOUGH_BYTES: u64 = 136 * MIB;
 
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
+/// With fewer free inodes than this, the disk counts as full: a flush and two merges make six files and folders each, and
+/// the manifest and the tokens are replaced by new files.
+pub(crate) const RESERVE_INODES: u64 = 64;
+
+/// With this many free inodes, a full disk counts as having room again.
+pub(crate) const ENOUGH_INODES: u64 = 72;
+
+const LOW_INODES: u64 = 4 * RESERVE_INODES;
+
+/// What is free on a file system for users other than root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FreeRoom {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+impl FreeRoom {
+    /// Of a file system that has no limit, or does not report it.
+    pub(crate) const UNKNOWN: Self = Self { bytes: u64::MAX, inodes: u64::MAX };
+
+    /// What is less than this.
+    fn shortage(self, needed: Self) -> Option<DiskShortage> {
+        if self.bytes < needed.bytes {
+            Some(DiskShortage::Space)
+        } else if self.inodes < needed.inodes {
+            Some(DiskShortage::Inodes)
+        } else {
+            None
+        }
+    }
+}
+
+const RESERVE: FreeRoom = FreeRoom { bytes: RESERVE_BYTES, inodes: RESERVE_INODES };
+const ENOUGH: FreeRoom = FreeRoom { bytes: ENOUGH_BYTES, inodes: ENOUGH_INODES };
+const LOW: FreeRoom = FreeRoom { bytes: LOW_BYTES, inodes: LOW_INODES };
+const PLENTY: FreeRoom = FreeRoom { bytes: 2 * LOW_BYTES, inodes: 2 * LOW_INODES };
+
 /// The room on the file system of a database. The compaction thread measures it; other threads read the last
 /// measurement.
 #[derive(Debug)]
@@ -35,75 +72,108 @@ pub(crate) struct DiskSpace {
     /// The lock of the database: a file on its file system, whatever the folder is called meanwhile. `flock` ends with the
     /// last descriptor, so this one keeps other processes out while a thread of a failed store still runs.
     lock: File,
-    /// [`free_bytes`], or the function of a test.
-    free_bytes: fn(&File) -> Option<u64>,
+    /// [`free_room`], or the function of a test.
+    free_room: fn(&File) -> FreeRoom,
     /// The folder of the database, for the log.
     directory: PathBuf,
     health: Arc<StoreHealth>,
-    /// The last measurement; the greatest number if the file system does not report it.
-    last_free_bytes: AtomicU64,
-    is_full: AtomicBool,
+    last: Mutex<LastLook>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastLook {
+    free: FreeRoom,
+    /// What the disk lacks, if it is full.
+    shortage: Option<DiskShortage>,
     /// Whether the log has warned since there was plenty of room.
-    has_warned: AtomicBool,
+    has_warned: bool,
 }
 
 impl DiskSpace {
-    /// Looks at the file system of the database in `directory`, which has this `lock`, with [`free_bytes`].
+    /// Looks at the file system of the database in `directory`, which has this `lock`, with [`free_room`].
     pub(crate) fn new(
-        free_bytes: fn(&File) -> Option<u64>,
+        free_room: fn(&File) -> FreeRoom,
         lock: File,
         directory: PathBuf,
         health: Arc<StoreHealth>,
     ) -> Self {
-        let (is_full, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        let last_free_bytes = AtomicU64::new(u64::MAX);
-        let space =
-            Self { lock, free_bytes, directory, health, last_free_bytes, is_full, has_warned };
+        let last = LastLook { free: FreeRoom::UNKNOWN, shortage: None, has_warned: false };
+        let space = Self { lock, free_room, directory, health, last: Mutex::new(last) };
         space.look();
         space
     }
 
+    /// What the disk lacks, if it is full.
+    pub(crate) fn shortage(&self) -> Option<DiskShortage> {
+        self.last().shortage
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
+        self.shortage().is_some()
     }
 
     /// The bytes that were free at the last look, if the file system reports them.
     pub(crate) fn last_free_bytes(&self) -> Option<u64> {
-        Some(self.last_free_bytes.load(Ordering::Relaxed)).filter(|free| *free != u64::MAX)
+        Some(self.last().free.bytes).filter(|free| *free != u64::MAX)
     }
 
-    /// Measures the free space, and logs a change. A file system that does not report it counts as having enough.
+    fn last(&self) -> MutexGuard<'_, LastLook> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Measures the free room, and logs a change.
     pub(crate) fn look(&self) {
-        let free_bytes = (self.free_bytes)(&self.lock).unwrap_or(u64::MAX);
-        self.last_free_bytes.store(free_bytes, Ordering::Relaxed);
-        let was_full = self.is_full();
-        let is_full = free_bytes < if was_full { ENOUGH_BYTES } else { RESERVE_BYTES };
-        self.is_full.store(is_full, Ordering::Relaxed);
-        let (directory, free_mib) = (self.directory.display(), free_bytes / MIB);
+        let free = (self.free_room)(&self.lock);
+        let mut last = self.last();
+        let needed = if last.shortage.is_some() { ENOUGH } else { RESERVE };
+        let shortage = free.shortage(needed);
+        let low = free.shortage(LOW);
+        self.log_change(free, last.shortage, shortage, low.filter(|_| !last.has_warned));
+        // Room that varies around the limit must not flood the log.
+        let has_plenty = free.shortage(PLENTY).is_none();
+        let has_warned = low.is_some() || (last.has_warned && !has_plenty);
+        *last = LastLook { free, shortage, has_warned };
+    }
+
+    fn log_change(
+        &self,
+        free: FreeRoom,
+        before: Option<DiskShortage>,
+        now: Option<DiskShortage>,
+        warning: Option<DiskShortage>,
+    ) {
+        let (directory, free_mib) = (self.directory.display(), free.bytes / MIB);
         let (reserve_mib, enough_mib) = (RESERVE_BYTES / MIB, ENOUGH_BYTES / MIB);
-        if is_full && !was_full {
-            log::error!(
+        match (before, now, warning) {
+            (before, Some(DiskShortage::Space), _) if before != now => log::error!(
                 "the disk of {directory} is full, it has {free_mib} MiB left: writes are refused until \
                  {enough_mib} MiB are free, and reads go on; make room"
-            );
-        } else if was_full && !is_full {
-            log::info!("the disk of {directory} has room again: writes are taken");
-        }
-        let is_low = free_bytes < LOW_BYTES;
-        if is_low && !is_full && !self.has_warned.load(Ordering::Relaxed) {
-            log::warn!(
+            ),
+            (before, Some(DiskShortage::Inodes), _) if before != now => log::error!(
+                "the disk of {directory} is full, it has {} inodes left: writes are refused until \
+                 {ENOUGH_INODES} are free, and reads go on; delete files that are not of plantd",
+                free.inodes
+            ),
+            (Some(_), None, _) => {
+                log::info!("the disk of {directory} has room again: writes are taken");
+            }
+            (None, None, Some(DiskShortage::Space)) => log::warn!(
                 "the disk of {directory} has {free_mib} MiB left; with less than {reserve_mib} MiB writes are \
                  refused: make room"
-            );
+            ),
+            (None, None, Some(DiskShortage::Inodes)) => log::warn!(
+                "the disk of {directory} has {} inodes left; with less than {RESERVE_INODES} writes are refused: \
+                 delete files that are not of plantd",
+                free.inodes
+            ),
+            _ => {}
         }
-        // Room that varies around the limit must not flood the log.
-        let warned_before = self.has_warned.load(Ordering::Relaxed) && free_bytes < 2 * LOW_BYTES;
-        self.has_warned.store(is_low || warned_before, Ordering::Relaxed);
     }
 
     /// Whether the disk has room for this many bytes, and would not be full with them.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        (self.free_bytes)(&self.lock).is_none_or(|free| free >= bytes.saturating_add(ENOUGH_BYTES))
+        let needed = FreeRoom { bytes: bytes.saturating_add(ENOUGH_BYTES), ..ENOUGH };
+        (self.free_room)(&self.lock).shortage(needed).is_none()
     }
 
     /// Waits a little, until the next look at a full disk. Fails when the store has failed.
@@ -114,11 +184,13 @@ impl DiskSpace {
     }
 }
 
-/// The bytes free for users other than root. Compaction makes few files, so inodes do not matter.
-pub(crate) fn free_bytes(file: &File) -> Option<u64> {
-    let found = fstatvfs(file).ok()?;
-    // Some file systems without a limit report no blocks.
-    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+/// The room on the file system of this file.
+pub(crate) fn free_room(file: &File) -> FreeRoom {
+    let Ok(found) = fstatvfs(file) else { return FreeRoom::UNKNOWN };
+    // Some file systems without a limit report no blocks or no inodes.
+    let bytes = (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize));
+    let inodes = (found.f_files > 0).then_some(found.f_favail);
+    FreeRoom { bytes: bytes.unwrap_or(u64::MAX), inodes: inodes.unwrap_or(u64::MAX) }
 }
 
 #[cfg(test)]
@@ -157,23 +229,30 @@ mod tests {
 
     #[test]
     fn a_disk_is_full_below_the_reserve_until_there_is_more() {
-        static FREE: AtomicU64 = AtomicU64::new(RESERVE_BYTES);
-        let free_bytes = |_: &File| Some(FREE.load(Ordering::Relaxed));
+        static FREE: Mutex<FreeRoom> = Mutex::new(RESERVE);
+        let free_room = |_: &File| *FREE.lock().expect("no panic");
         let lock = tempfile::tempfile().expect("a temporary file");
-        let space = DiskSpace::new(free_bytes, lock, PathBuf::new(), Arc::default());
+        let space = DiskSpace::new(free_room, lock, PathBuf::new(), Arc::default());
         assert!(!space.is_full());
-        for (free_bytes, is_full) in [
-            (RESERVE_BYTES - 1, true),
-            (RESERVE_BYTES, true),
-            (ENOUGH_BYTES - 1, true),
-            (ENOUGH_BYTES, false),
-            (RESERVE_BYTES, false),
-            (0, true),
-            (u64::MAX, false),
+        let (no_space, no_inodes) = (Some(DiskShortage::Space), Some(DiskShortage::Inodes));
+        for (bytes, inodes, shortage) in [
+            (RESERVE_BYTES - 1, u64::MAX, no_space),
+            (RESERVE_BYTES, u64::MAX, no_space),
+            (ENOUGH_BYTES - 1, u64::MAX, no_space),
+            (ENOUGH_BYTES, u64::MAX, None),
+            (RESERVE_BYTES, RESERVE_INODES, None),
+            (u64::MAX, RESERVE_INODES - 1, no_inodes),
+            (u64::MAX, ENOUGH_INODES - 1, no_inodes),
+            (0, 0, no_space),
+            (ENOUGH_BYTES, 0, no_inodes),
+            (ENOUGH_BYTES, ENOUGH_INODES, None),
+            (0, u64::MAX, no_space),
+            (u64::MAX, u64::MAX, None),
         ] {
-            FREE.store(free_bytes, Ordering::Relaxed);
+            *FREE.lock().expect("no panic") = FreeRoom { bytes, inodes };
             space.look();
-            assert_eq!(space.is_full(), is_full, "{free_bytes} bytes are free");
+            assert_eq!(space.shortage(), shortage, "{bytes} bytes and {inodes} inodes are free");
+            assert_eq!(space.has_room_for(0), free_room(&space.lock).shortage(ENOUGH).is_none());
         }
     }
 }

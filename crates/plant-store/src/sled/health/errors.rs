@@ -58,7 +58,7 @@ pub(crate) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
             "something else is in the way; check the path, or use another folder"
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "the disk is full; see that it has room"
+            "the disk is full, or has no inodes left (`df -i`); see that it has room"
         }
         _ => "it cannot be read and written; check the path, and that the disk works and has room",
     })
