@@ -72,10 +72,11 @@ impl SmallDisk {
         self.run(script, &self.path().join(name), &mib.to_string());
     }
 
-    /// Makes this many empty files, or as many as the disk can hold.
+    /// Makes empty files until only this many inodes are free.
     #[track_caller]
-    pub fn make_files(&self, count: u32) {
-        let script = r#"i=0; while [ $i -lt "$1" ] && : 2>/dev/null > "$0/file-$i"; do i=$((i + 1)); done; true"#;
+    pub fn leave_inodes(&self, count: u32) {
+        let script = r#"excess=$(($(stat -f -c %d "$0") - $1)) &&
+            while [ $excess -gt 0 ]; do : > "$0/file-$$-$excess" && excess=$((excess - 1)) || exit; done"#;
         self.run(script, self.path(), &count.to_string());
     }
 

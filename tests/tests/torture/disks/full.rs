@@ -146,16 +146,16 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
 /// Files of someone else take the inodes, while there is plenty of space.
 #[test]
 fn a_disk_without_inodes_says_so_before_a_flush_needs_them_and_loses_nothing() {
-    let disk = SmallDisk::new("size=2g,nr_inodes=200");
+    let disk = SmallDisk::new("size=2g,nr_inodes=400");
     let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
     let mut server = TestServer::start_at(launch, &disk.data());
     let (client, mut chance) = (server.client(), chance());
     let mut ledgers = new_ledgers();
     ledgers.write_some(&mut server, &mut chance, 10);
-    disk.make_files(100);
+    disk.leave_inodes(200);
     wait_until("a warning", || server.stderr().contains("inodes left; with less than"));
-    for files in [170, 300] {
-        disk.make_files(files);
+    for inodes in [40, 0] {
+        disk.leave_inodes(inodes);
         wait_until_full(&client);
         for answer in [client.get("/readyz"), client.create(-1, "Abies", None)] {
             let message = answer.assert_error(503, 5002);
