@@ -3,4 +3,5 @@
 mod clock;
 mod rate_limit;
 mod secrets;
+mod shared_volume;
 mod tokens;

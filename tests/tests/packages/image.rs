@@ -86,10 +86,11 @@ fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
     server.assert_exit_code(0);
 }
 
-/// A file in YAML.
+/// A file in YAML: its only document, or all of them.
 #[track_caller]
 fn yaml(path: &str) -> Value {
-    let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
+    let script = "import json, sys, yaml; all = list(yaml.safe_load_all(open(sys.argv[1]))); \
+                  json.dump(all if len(all) > 1 else all[0], sys.stdout)";
     let mut python = Toolbox::python().command("python");
     let output = python.args(["-c", script]).arg(repository(path)).output().expect("it runs");
     assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
@@ -116,6 +117,26 @@ fn the_composition_mounts_files_that_are_there_and_sets_variables_that_plantd_re
     assert!(plantd["mem_limit"].is_string(), "the memory has no limit");
     let known = variables();
     for name in plantd["environment"].as_object().expect("variables").keys() {
+        assert!(known.contains(name), "plantd does not know {name}");
+    }
+}
+
+#[test]
+fn the_manifest_of_kubernetes_runs_the_image_as_its_user_on_its_volume_and_waits_for_the_drain() {
+    let set = &yaml("contrib/kubernetes.yaml")[1];
+    let pod = &set["spec"]["template"]["spec"];
+    let context = &pod["securityContext"];
+    let user = format!("{}:{}", context["runAsUser"], context["runAsGroup"]);
+    assert_eq!(user, only("USER"));
+    assert_eq!(context["fsGroup"], context["runAsGroup"]);
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["mountPath"], only("VOLUME").as_str());
+    assert_eq!(container["ports"][0]["containerPort"].to_string(), only("EXPOSE"));
+    assert!(container["resources"]["limits"]["memory"].is_string());
+    assert!(pod["terminationGracePeriodSeconds"].as_u64() >= Some(60));
+    let known = variables();
+    for variable in container["env"].as_array().expect("variables") {
+        let name = variable["name"].as_str().expect("a name");
         assert!(known.contains(name), "plantd does not know {name}");
     }
 }

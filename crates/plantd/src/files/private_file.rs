@@ -1,6 +1,6 @@
 //! Small files with secrets or their digests, and the locks with which one process at a time changes a file.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{getegid, getgroups};
 
-use crate::files::directory_entry::{DirectoryEntry, FOLDER_ADVICE};
+use crate::files::directory_entry::{DirectoryEntry, FOLDER_ADVICE, folder_of};
 
 /// The largest private file that is read, in bytes.
 pub(crate) const PRIVATE_FILE_MAX_BYTES: u64 = 1024 * 1024;
@@ -24,6 +25,7 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(PartialEq, Eq)]
 pub(crate) struct PrivateFile {
     pub(crate) bytes: Vec<u8>,
+    /// Without the permissions of the group if they are those of [`is_of_shared_volume`].
     mode: u32,
 }
 
@@ -55,6 +57,11 @@ impl PrivateFile {
             "{} was replaced where it is mounted from; mount its folder instead",
             path.display()
         );
+        let of_group = if is_of_shared_volume(path, &metadata).with_context(cannot_read)? {
+            Mode::RWXG.bits()
+        } else {
+            0
+        };
         let mut bytes = Vec::new();
         let read = file.take(PRIVATE_FILE_MAX_BYTES + 1).read_to_end(&mut bytes);
         read.with_context(cannot_read)?;
@@ -63,14 +70,28 @@ impl PrivateFile {
             "{} has more than {PRIVATE_FILE_MAX_BYTES} bytes; choose another with {flag}",
             path.display()
         );
-        Ok(Some(Self { bytes, mode: metadata.mode() }))
+        Ok(Some(Self { bytes, mode: metadata.mode() & !of_group }))
     }
 
-    /// Whether the mode has any of these bits, such as `0o077` for all users except the owner.
+    /// Whether the mode has any of these bits, such as `0o077` for all users except the owner. The group of a volume that is shared
+    /// with this process on purpose does not count.
     #[must_use]
     pub(crate) fn is_open_to(&self, others: u32) -> bool {
         self.mode & others != 0
     }
+}
+
+/// Whether a file is of a group of this process, and its folder gives this group to all that is made in it. Kubernetes makes
+/// volumes so for the `fsGroup` of a pod: at each mount, it gives the group permissions on every file, and a file of mode 0600
+/// would become useless. A group that users merely have in common, as many systems give them one, is not enough.
+fn is_of_shared_volume(path: &Path, file: &Metadata) -> io::Result<bool> {
+    let folder = fs::metadata(folder_of(&fs::canonicalize(path)?))?;
+    let is_handed_on = folder.mode() & Mode::SGID.bits() != 0 && folder.gid() == file.gid();
+    let is_own = || -> io::Result<bool> {
+        let groups = getgroups()?;
+        Ok(groups.into_iter().chain([getegid()]).any(|group| group.as_raw() == file.gid()))
+    };
+    Ok(is_handed_on && is_own()?)
 }
 
 /// Replaces a file atomically, for its owner alone, and syncs it. If root writes it, it belongs to the owner of the old file

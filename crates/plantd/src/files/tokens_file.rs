@@ -14,7 +14,7 @@ pub(crate) const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
 /// The most tokens: each request is compared with every one of them.
 pub(crate) const TOKENS_MAX: usize = 1000;
 
-/// The permissions of users other than the owner.
+/// The permissions of users other than the owner; but see [`PrivateFile::is_open_to`].
 const MODE_OF_OTHERS: u32 = 0o077;
 
 /// The content of the file, as JSON.
