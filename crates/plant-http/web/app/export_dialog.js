@@ -9,21 +9,21 @@ import { formatCount, formatPlants } from "./format.js";
 const FORMATS = [
   {
     label: "Spreadsheet",
-    about: "safe to open: an apostrophe stands before what could be a formula. Not for an import",
+    about: "CSV that is safe to open, and not for an import",
     file: "plants-spreadsheet.csv",
     mediaType: "text/vnd.plantd.spreadsheet",
     headLines: 1,
   },
   {
     label: "CSV",
-    about: "every text exactly, for programs and for an import",
+    about: "exact, for programs and imports",
     file: "plants.csv",
     mediaType: "text/csv",
     headLines: 1,
   },
   {
     label: "NDJSON",
-    about: "every text exactly, for programs and for an import",
+    about: "exact, for programs and imports",
     file: "plants.ndjson",
     mediaType: "application/x-ndjson",
     headLines: 0,
