@@ -552,9 +552,9 @@ async fn a_verification_lists_exactly_what_disagrees() {
             without_events,
             &[
                 "the events from 20 to 21 are missing",
+                "plant 4 is missing; event 5 is its last one",
                 "plant 19 has the revision 20, and that event is missing",
                 "plant 20 has the revision 21, and that event is missing",
-                "plant 4 is missing; event 5 is its last one",
                 "the events from 102 to 102 are missing",
             ],
         ),

@@ -102,7 +102,7 @@ impl BackupReader {
     }
 
     /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress` with
-    /// the share that is done, from 0 to 1. Memory is bounded by the number of events in the backup.
+    /// the share that is done, from 0 to 1. Memory does not grow with the backup.
     ///
     /// # Errors
     ///

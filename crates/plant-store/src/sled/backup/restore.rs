@@ -64,8 +64,8 @@ pub struct Restored {
 
 impl BackupReader {
     /// Makes a database in a folder that is missing or empty. When this returns, the database is on disk; before, the folder
-    /// must not be used. Calls `progress` with the share of the plants that is copied, from 0 to 1. Memory is bounded by the
-    /// number of events in the backup.
+    /// must not be used. Calls `progress` with the share of the plants that is copied, from 0 to 1. Memory grows with
+    /// the plants alone: two bytes for each.
     ///
     /// # Errors
     ///

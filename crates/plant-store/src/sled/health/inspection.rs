@@ -67,8 +67,8 @@ impl SledInspection {
         Ok(Self { found, findings })
     }
 
-    /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory is bounded by the
-    /// number of kept events. Calls `progress` with the share that is done, from 0 to 1.
+    /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory does not grow
+    /// with the database. Calls `progress` with the share that is done, from 0 to 1.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@ pub(crate) mod disk_space;
 pub(crate) mod errors;
 pub(crate) mod findings;
 pub(crate) mod inspection;
+mod last_events;
 pub(crate) mod metrics;
 pub(crate) mod verify;
 

@@ -1,9 +1,8 @@
 //! Compares plants, search index, counts, digest and events with each other.
 //!
-//! Memory is bounded by the number of kept events.
+//! Memory does not grow with the plants or with the events.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::num::Wrapping;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use plant_domain::PlantId;
 
 use super::errors::is_about_content;
 use super::findings::Findings;
+use super::last_events::{EventsByPlant, PlantEvent, UnsortedEvents};
 use crate::EventKind;
 use crate::record::PlantRecord;
 use crate::sled::commit::change::{Digest, EventRecord, Totals, digest};
@@ -55,8 +55,9 @@ pub(crate) struct Verifier<'a> {
     events: u64,
     /// The sequence number of the next event.
     next_event: u64,
-    /// The last kept event of each plant whose record did not come yet, and its sequence number.
-    last_events: HashMap<PlantId, (u64, EventKind)>,
+    unsorted: UnsortedEvents,
+    /// Those of the plants that did not come yet, from the first plant on.
+    sorted: Option<EventsByPlant>,
     plants: u64,
     of_plants: Digest,
     /// What the tags of the plants add up to, and what their counts do.
@@ -80,7 +81,8 @@ impl<'a> Verifier<'a> {
             progress: Progress { all: entries, compared: Cell::new(0), report },
             events: 0,
             next_event: stored_from,
-            last_events: HashMap::new(),
+            unsorted: UnsortedEvents::default(),
+            sorted: None,
             plants: 0,
             of_plants: Digest::default(),
             of_tags: Digest::default(),
@@ -110,7 +112,7 @@ impl<'a> Verifier<'a> {
         Verification { plants, events, disagreements, more_disagreements }
     }
 
-    /// Checks that the events have no gap, and that each can follow the one before it of the same plant.
+    /// Checks that the events have no gap.
     fn event(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let sequence = keys::event_of(key)?;
         if sequence < self.stored_from {
@@ -120,18 +122,7 @@ impl<'a> Verifier<'a> {
         self.expect_events_up_to(sequence - 1)?;
         self.next_event = sequence + 1;
         let EventRecord { kind, id, .. } = EventRecord::decode(value)?;
-        let id = PlantId::from(id);
-        let is_new = kind == EventKind::Created;
-        let follows = match self.last_events.insert(id, (sequence, kind)) {
-            Some((_, before)) => is_new == (before == EventKind::Deleted),
-            // Events before the oldest kept one are not known.
-            None => is_new || self.stored_from > 1,
-        };
-        ensure!(
-            follows,
-            "event {sequence} ({kind:?}) cannot follow the event before it of plant {id}"
-        );
-        Ok(())
+        self.unsorted.add(PlantEvent::new(id.into(), sequence, kind))
     }
 
     fn expect_events_up_to(&mut self, last: u64) -> anyhow::Result<()> {
@@ -147,17 +138,18 @@ impl<'a> Verifier<'a> {
         self.plants += 1;
         self.progress.one_more();
         self.of_plants += digest(id, value);
-        let last_event = self.last_events.remove(&id);
+        self.expect_no_plants_before(Some(id))?;
+        let last_event = self.last_event(id)?;
         let record = PlantRecord::decode(value)
             .and_then(|record| record.to_stored_plant(id).map(|_| record))
             .with_context(|| format!("the record of plant {id} is damaged"))?;
         self.of_tags += record.tag.map_or_else(Digest::default, digest_of_tag);
         let revision = record.revision;
         match last_event {
-            Some((sequence, EventKind::Deleted)) => {
+            Some(PlantEvent { sequence, kind: EventKind::Deleted, .. }) => {
                 bail!("plant {id} is there, and event {sequence} removed it")
             }
-            Some((sequence, _)) => ensure!(
+            Some(PlantEvent { sequence, .. }) => ensure!(
                 sequence == revision,
                 "plant {id} has the revision {revision}, and event {sequence} is its last one"
             ),
@@ -167,6 +159,48 @@ impl<'a> Verifier<'a> {
             ),
         }
         Ok(())
+    }
+
+    /// Checks that no plant should be there before this one, or before the end.
+    fn expect_no_plants_before(&mut self, plant: Option<PlantId>) -> anyhow::Result<()> {
+        if self.sorted.is_none() {
+            self.sorted = Some(self.unsorted.sort()?);
+        }
+        loop {
+            let next = self.sorted.as_ref().and_then(EventsByPlant::next_plant);
+            let Some(next) = next.filter(|next| plant.is_none_or(|plant| *next < plant)) else {
+                return Ok(());
+            };
+            match self.last_event(next)? {
+                Some(PlantEvent { sequence, kind, .. }) if kind != EventKind::Deleted => {
+                    self.findings.add(format_args!(
+                        "plant {next} is missing; event {sequence} is its last one"
+                    ))?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The last event of a plant. Checks that each event of the plant can follow the one before it.
+    fn last_event(&mut self, plant: PlantId) -> anyhow::Result<Option<PlantEvent>> {
+        let mut last: Option<PlantEvent> = None;
+        let Some(sorted) = &mut self.sorted else { return Ok(last) };
+        while let Some(event) = sorted.next_of(plant)? {
+            let is_new = event.kind == EventKind::Created;
+            let follows = match last.replace(event) {
+                Some(before) => is_new == (before.kind == EventKind::Deleted),
+                // Events before the oldest kept one are not known.
+                None => is_new || self.stored_from > 1,
+            };
+            if !follows {
+                let PlantEvent { sequence, kind, .. } = event;
+                self.findings.add(format_args!(
+                    "event {sequence} ({kind:?}) cannot follow the event before it of plant {plant}"
+                ))?;
+            }
+        }
+        Ok(last)
     }
 
     fn count(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
@@ -179,13 +213,7 @@ impl<'a> Verifier<'a> {
 
     /// Compares what all entries add up to with what they should.
     pub(crate) fn check_totals(&mut self) -> anyhow::Result<()> {
-        let mut missing: Vec<_> = self.last_events.drain().collect();
-        missing.retain(|(_, (_, kind))| *kind != EventKind::Deleted);
-        missing.sort_unstable_by_key(|(id, _)| *id);
-        for (id, (sequence, _)) in missing {
-            self.findings
-                .add(format_args!("plant {id} is missing; event {sequence} is its last one"))?;
-        }
+        self.expect_no_plants_before(None)?;
         let Some(Totals { last_sequence, plants, digest, .. }) = self.totals else { return Ok(()) };
         self.expect_events_up_to(last_sequence)?;
         if self.next_event > last_sequence + 1 {

@@ -1,0 +1,157 @@
+//! The kept events of each plant in turn, for a verification.
+//!
+//! Events come in the order of their numbers, and plants in that of their ids. So the events are sorted: as many as fit in
+//! memory, and those before in temporary files, which are merged. Each event is read once, so a backup may come from a pipe.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::{iter, mem};
+
+use anyhow::Context as _;
+use plant_domain::PlantId;
+use serde::{Deserialize, Serialize};
+
+use crate::EventKind;
+
+/// How many events are in memory: 24 MiB.
+const EVENTS_IN_MEMORY: usize = 1024 * 1024;
+
+/// No event takes more bytes in a file.
+const EVENT_MAX_BYTES: usize = 24;
+
+/// An event of a plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PlantEvent {
+    id: i64,
+    pub(super) sequence: u64,
+    pub(super) kind: EventKind,
+}
+
+impl PlantEvent {
+    pub(super) fn new(id: PlantId, sequence: u64, kind: EventKind) -> Self {
+        Self { id: id.get(), sequence, kind }
+    }
+
+    /// What events are sorted by.
+    const fn place(&self) -> (i64, u64) {
+        (self.id, self.sequence)
+    }
+}
+
+/// Sorted events.
+type Run = Box<dyn Iterator<Item = anyhow::Result<PlantEvent>>>;
+
+/// Events in any order.
+pub(super) struct UnsortedEvents {
+    in_memory: Vec<PlantEvent>,
+    runs: Vec<Run>,
+    events_in_memory: usize,
+}
+
+impl Default for UnsortedEvents {
+    fn default() -> Self {
+        Self { in_memory: Vec::new(), runs: Vec::new(), events_in_memory: EVENTS_IN_MEMORY }
+    }
+}
+
+impl UnsortedEvents {
+    pub(super) fn add(&mut self, event: PlantEvent) -> anyhow::Result<()> {
+        if self.in_memory.len() == self.events_in_memory {
+            self.in_memory.sort_unstable_by_key(PlantEvent::place);
+            let written = write(&self.in_memory).context("cannot write a temporary file")?;
+            self.runs.push(read(written));
+            self.in_memory.clear();
+        }
+        self.in_memory.push(event);
+        Ok(())
+    }
+
+    pub(super) fn sort(&mut self) -> anyhow::Result<EventsByPlant> {
+        let Self { mut in_memory, mut runs, .. } = mem::take(self);
+        in_memory.sort_unstable_by_key(PlantEvent::place);
+        runs.push(Box::new(in_memory.into_iter().map(Ok)));
+        let begin = |mut rest: Run| Ok((rest.next().transpose()?, rest));
+        Ok(EventsByPlant { runs: runs.into_iter().map(begin).collect::<anyhow::Result<_>>()? })
+    }
+}
+
+fn write(events: &[PlantEvent]) -> anyhow::Result<File> {
+    let mut output = BufWriter::new(tempfile::tempfile()?);
+    for event in events {
+        postcard::to_io(event, &mut output)?;
+    }
+    output.flush()?;
+    let mut file = output.into_inner()?;
+    io::Seek::rewind(&mut file)?;
+    Ok(file)
+}
+
+fn read(file: File) -> Run {
+    let mut input = BufReader::new(file);
+    let mut read = move || -> anyhow::Result<Option<PlantEvent>> {
+        if input.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let (event, _) = postcard::from_io((&mut input, &mut [0; EVENT_MAX_BYTES]))?;
+        Ok(Some(event))
+    };
+    Box::new(iter::from_fn(move || read().context("cannot read a temporary file").transpose()))
+}
+
+/// Events by plant, and those of a plant in their order.
+pub(super) struct EventsByPlant {
+    /// The next event of each run, and those behind it.
+    runs: Vec<(Option<PlantEvent>, Run)>,
+}
+
+impl EventsByPlant {
+    /// The plant with the smallest id that has events left.
+    pub(super) fn next_plant(&self) -> Option<PlantId> {
+        self.runs
+            .iter()
+            .filter_map(|(event, _)| *event)
+            .map(|event| event.id)
+            .min()
+            .map(PlantId::from)
+    }
+
+    /// The next event of this plant.
+    pub(super) fn next_of(&mut self, plant: PlantId) -> anyhow::Result<Option<PlantEvent>> {
+        let of_plant = |event: &PlantEvent| event.id == plant.get();
+        let runs = self.runs.iter_mut().filter(|(event, _)| event.as_ref().is_some_and(of_plant));
+        let first = runs.min_by_key(|(event, _)| event.map(|event| event.sequence));
+        let Some((event, rest)) = first else { return Ok(None) };
+        Ok(mem::replace(event, rest.next().transpose()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_plant_and_in_their_order_however_few_fit_in_memory() {
+        use EventKind::{Created, Deleted, Updated};
+        let events = [(9, Created), (2, Created), (-4, Created), (9, Updated), (2, Deleted)];
+        let events = (1..).zip(events.into_iter().cycle()).take(50);
+        let events: Vec<_> =
+            events.map(|(sequence, (id, kind))| PlantEvent { id, sequence, kind }).collect();
+        let mut expected = events.clone();
+        expected.sort_by_key(PlantEvent::place);
+        for events_in_memory in [1, 2, 7, 49, 50, 51] {
+            let mut unsorted = UnsortedEvents { events_in_memory, ..UnsortedEvents::default() };
+            for event in &events {
+                unsorted.add(*event).expect("writes");
+                assert!(unsorted.in_memory.len() <= events_in_memory);
+            }
+            let mut sorted = unsorted.sort().expect("reads");
+            let mut found = Vec::new();
+            while let Some(plant) = sorted.next_plant() {
+                while let Some(event) = sorted.next_of(plant).expect("reads") {
+                    found.push(event);
+                }
+            }
+            assert_eq!(found, expected, "{events_in_memory}");
+        }
+    }
+}
