@@ -17,6 +17,7 @@ pub(crate) mod position;
 pub(crate) mod reader;
 pub(crate) mod restore;
 pub(crate) mod restore_error;
+mod restored_sequence;
 
 use std::mem;
 use std::sync::Arc;

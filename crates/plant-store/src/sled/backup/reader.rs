@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::frames::{END, FrameHead, HEAD};
 use super::position::Position;
-use super::restore::sequence_after;
+use super::restored_sequence::sequence_after;
 use super::{End, FORMAT, Head, MAGIC};
 use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};

@@ -16,6 +16,7 @@ use super::archive::reader::{ArchiveReader, LeftOut, PointInTime};
 use super::position::Position;
 use super::reader::BackupReader;
 use super::restore_error::RestoreError;
+use super::restored_sequence::sequence_after;
 use crate::EventRetention;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::{self, WriteAheadLog, payload_of};
@@ -27,7 +28,6 @@ use crate::sled::files::Files;
 use crate::sled::health::disk_space::{DiskSpace, FreeRoom};
 use crate::sled::health::findings::Findings;
 use crate::sled::health::verify::Verifier;
-use crate::sled::keys::MAX_SEQUENCE;
 use crate::sled::manifest::Manifest;
 use crate::sled::open::{make_directory, new_event_log, open_tables, sync_names};
 use crate::sled::tables::EntrySource as _;
@@ -35,15 +35,6 @@ use crate::sled::tree::MergeTree;
 
 /// The caches of the tables while a backup is restored, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// The sequence numbers of a restored database begin at least so far above those of its backup: no store makes as many changes
-/// in the life of a backup.
-const MIN_SKIPPED: u64 = 1 << 44;
-
-/// How far they begin above that is random, up to this part of all numbers that are left: so two databases that are restored
-/// from one backup give out the same number with a chance below one in eight million, after a billion changes in each, and
-/// thousands of restores can follow one another.
-const SKIPPED_PART: u64 = 256;
 
 /// The filter over the plants of a table has no more room. A head that lies about their number must not take all memory.
 const FILTER_MAX_PLANTS: u64 = 1 << 27;
@@ -205,31 +196,5 @@ impl Restoring {
         files.write_manifest(&manifest)?;
         sync_names(&directory)?;
         Ok(Restored { plants: manifest.totals.plants, position, left_out })
-    }
-}
-
-/// The last sequence number of a database that is restored from one whose last number is `old`.
-pub(super) fn sequence_after(old: u64, random: u64) -> anyhow::Result<u64> {
-    let begin = old + MIN_SKIPPED;
-    let left = MAX_SEQUENCE.saturating_sub(begin) / SKIPPED_PART;
-    ensure!(left > MIN_SKIPPED, "there are no sequence numbers left after {old}");
-    Ok(begin + random % left)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_restore_begins_far_above_its_backup_and_thousands_can_follow_one_another() {
-        for random in [0, 1, u64::MAX / 2, u64::MAX] {
-            let mut last = 1_000_000;
-            for _ in 0..2_000 {
-                let next = sequence_after(last, random).expect("numbers are left");
-                assert!(next - last >= MIN_SKIPPED && next < MAX_SEQUENCE, "{last}, {next}");
-                last = next + 1_000_000;
-            }
-        }
-        sequence_after(MAX_SEQUENCE, 0).expect_err("no numbers are left");
     }
 }
