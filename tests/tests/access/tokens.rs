@@ -678,7 +678,7 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
     }
     // The files of a database that is not there yet.
     for name in ["plants/lock", "plants/journal.0", "plants/journal.1"] {
-        for (lay, is_refused) in [(baits[0], name == "plants/lock"), (baits[1], false)] {
+        for (lay, is_refused) in [(baits[0], true), (baits[1], false)] {
             let trap = Trap::new();
             trap.make_folder("plants");
             let path = trap.data.join(name);
