@@ -154,11 +154,11 @@ impl Run {
         let shown: Vec<&ShownEvent> = self.shown.values().filter(|it| it.line < line).collect();
         let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return 0 };
         let events = all_events(client, &format!("after={}&limit=1000", first.cursor));
+        let events = events.iter().map(FollowedEvent::of);
+        // A large page is sent in parts, and the trace shows no event that is in two of them.
+        let of_shown = events.filter(|event| self.shown.contains_key(&event.revision));
         let later = shown.iter().skip(1).map(|shown| shown.event);
-        assert!(
-            later.eq(events.iter().take(shown.len() - 1).map(FollowedEvent::of)),
-            "events that were shown are gone"
-        );
+        assert!(later.eq(of_shown.take(shown.len() - 1)), "events that were shown are gone");
         let answer = client.get(&format!("/events?after={}", last.cursor));
         assert_eq!(answer.status, 200, "the cursor of a follower: {answer:?}");
         shown.len()
