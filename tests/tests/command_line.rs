@@ -396,6 +396,9 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
     assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
     let (rows, _) = output(&["export", "--data", data, "--format", "csv"], server.data(), 0);
     assert_eq!(rows, "id,name,tag\n1,Rosa 1,Rosaceae\n2,Rosa 2,\n4,Rosa 4,Rosaceae\n");
+    let (rows, _) =
+        output(&["export", "--data", data, "--format", "spreadsheet"], server.data(), 0);
+    assert!(rows.starts_with("\u{feff}id,name,tag\r\n1,\"Rosa 1\",\"Rosaceae\"\r\n"), "{rows}");
 
     edit(&server.data().join("plants"), |content| {
         content.plants.insert(plant_key(2), Some(vec![1]));
