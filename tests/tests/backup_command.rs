@@ -462,7 +462,7 @@ fn large_garden() -> Garden {
 }
 
 #[test]
-fn head_makes_no_backup_and_takes_no_place() {
+fn head_takes_no_place_and_answers_503_while_a_backup_is_made() {
     let garden = large_garden();
     let mut connection = garden.server.connect();
     for _ in 0..3 {
@@ -496,14 +496,10 @@ fn another_backup_is_refused_while_one_is_made() {
 
 #[test]
 fn a_backup_waits_for_the_one_that_is_made_and_for_no_longer_than_ten_minutes() {
-    let garden = Garden::new();
-    let rows: String = (0..40_000)
-        .map(|id| format!("{{\"id\":{id},\"name\":\"{}\"}}\n", "Rosa ".repeat(40)))
-        .collect();
-    garden.server.client().import(Format::Ndjson, "on_conflict=replace", rows);
+    let garden = large_garden();
     let mut first = garden.server.connect();
     // Nothing of the answer is read, so that the first backup does not end.
-    first.send(plantd_tests::raw_head("GET /backup", ""));
+    first.send(raw_head("GET /backup", ""));
     wait_until("the first backup to begin", || garden.server.client().get("/backup").status == 503);
     let mut second = garden.back_up(&garden.path("plants.backup")).spawn();
     wait_until("the second one to wait", || {

@@ -303,7 +303,11 @@ fn the_flag_says_the_format_and_without_it_the_name_of_the_file() {
         }
     }
     let path = file(&folder, "plants.json", "[]");
-    check_refusal(&command(server.address(), &["export", text(&path)]), USAGE, &["csv or ndjson"]);
+    check_refusal(
+        &command(server.address(), &["export", text(&path)]),
+        USAGE,
+        &["csv, ndjson or spreadsheet"],
+    );
 }
 
 #[test]

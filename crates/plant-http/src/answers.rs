@@ -1,7 +1,7 @@
 //! The memory that large answers take, within one budget.
 //!
 //! A client that does not read its answer keeps it in memory. Without a budget, one token could fill the memory by many such
-//! answers. So a handler reserves [`Room`] for the largest answer that the request can have *before* it reads any row. The
+//! answers. So a handler reserves [`Room`] for the largest answer that the request can have *before* it reads any plant. The
 //! answer keeps as much of the room as it has bytes, and gives it back when the connection has taken its last part.
 //!
 //! Answers about one plant, errors and the metrics reserve nothing: they are small, and the limit of connections bounds how
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_waits_for_room_for_a_while_and_is_then_refused() {
+    async fn without_room_an_answer_is_refused_or_waits_as_long_as_it_may() {
         let memory = AnswerMemory::default();
         let all = memory.room_for(1, usize::MAX / 2, Duration::ZERO).await.unwrap();
         assert_eq!(memory.free.available_permits(), 0);

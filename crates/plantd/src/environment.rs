@@ -15,9 +15,10 @@ pub(crate) fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
 /// Detaches the options of a command, and of all commands below it, from variables that are empty: clap would read them.
 pub(crate) fn without_empty_variables(command: Command) -> Command {
     let command = command.mut_args(|argument| {
-        match argument.get_env().is_some_and(|name| variable(name).is_none()) {
-            true => argument.env(Resettable::Reset),
-            false => argument,
+        if argument.get_env().is_some_and(|name| variable(name).is_none()) {
+            argument.env(Resettable::Reset)
+        } else {
+            argument
         }
     });
     command.mut_subcommands(without_empty_variables)

@@ -98,16 +98,17 @@ fn it_finds_the_server_on_another_port_on_a_socket_and_by_a_name_of_its_certific
 }
 
 #[test]
-fn it_verifies_what_it_has_written_and_only_then_deletes_what_is_older_than_a_week() {
+fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a_week() {
     let server = TestServer::start();
     let listen = server.address().to_string();
     let night = Night::new();
-    let old = night.write_old("plants-2020-01-01T00-00-00Z.backup", 9);
+    let old = night.write_old("plants-2020-01-01T00-00-00Z.backup", 7);
     let younger = night.write_old("plants-2020-01-02T00-00-00Z.backup", 6);
     // The last one by its name, and damaged.
     let last = night.write_old("plants-9999.backup", 1);
     let other = night.write_old("notes", 99);
-    let left = night.write_old("plants-2020-01-01T00-00-00Z.backup.x1Y2z3.unfinished", 0);
+    let left = night.write_old("plants-2020-01-01T00-00-00Z.backup.x1Y2z3.unfinished", 1);
+    let running = night.write_old("plants-2020-01-01T00-00-00Z.backup.a1B2c3.unfinished", 0);
     fs::create_dir(night.path("elsewhere")).expect("a folder can be made");
     let below = night.write_old("elsewhere/plants-2020.backup", 99);
 
@@ -127,7 +128,7 @@ fn it_verifies_what_it_has_written_and_only_then_deletes_what_is_older_than_a_we
     let process = night.run(&[("PLANTD_LISTEN", &listen)], 0);
     assert!(process.stdout().contains("whole up to"), "{}", process.stdout());
     assert!(!old.exists(), "an old backup stays");
-    for path in [younger, last, other, below] {
+    for path in [younger, last, other, below, running] {
         assert!(path.exists(), "{} is gone", path.display());
     }
     night.run(&[("PLANTD_LISTEN", "127.0.0.1:1")], 74);

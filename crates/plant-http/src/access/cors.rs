@@ -44,18 +44,16 @@ impl FromStr for CorsOrigin {
             return refuse("the scheme is neither http nor https");
         }
         if url.port() == Some(0) {
-            return refuse("no page has the port 0");
+            return refuse("port 0 is not valid");
         }
         let origin = url.origin().ascii_serialization();
         if origin.contains('*') {
-            return refuse("an * stands for no other text here");
+            return refuse("wildcards are not supported; give each origin");
         }
         if text != origin {
             return Err(CorsOriginError(format!("browsers send {origin}, so write it that way")));
         }
-        HeaderValue::from_str(&origin)
-            .map(Self)
-            .map_err(|_| CorsOriginError("a host has ASCII characters only".to_owned()))
+        HeaderValue::from_str(&origin).map(Self).map_err(|cause| CorsOriginError(cause.to_string()))
     }
 }
 

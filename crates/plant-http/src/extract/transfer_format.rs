@@ -222,7 +222,7 @@ impl FromStr for ExportFormat {
             _ => text
                 .parse()
                 .map(Self::Rows)
-                .map_err(|_| UnknownFormat("csv or ndjson, or spreadsheet")),
+                .map_err(|_| UnknownFormat("csv, ndjson or spreadsheet")),
         }
     }
 }

@@ -4,9 +4,8 @@ use std::rc::Rc;
 
 use actix_http::header;
 use actix_web::web::{Bytes, Data, ReqData};
-use actix_web::{HttpRequest, HttpResponse};
-use anyhow::anyhow;
-use futures_util::stream;
+use actix_web::{Error, HttpRequest, HttpResponse};
+use futures_util::{TryFutureExt as _, stream};
 use plant_domain::PlantFilter;
 use plant_store::PageRequest;
 use tokio::task::yield_now;
@@ -64,7 +63,7 @@ pub(crate) async fn export(
         .insert_header((header::VARY, "accept"))
         .insert_header((TOTAL_COUNT_HEADER, total))
         .insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()))
-        .streaming(stream::try_unfold(export, Export::part)))
+        .streaming(stream::try_unfold(export, |export| export.part().err_into::<Error>())))
 }
 
 impl FromHead for ExportFormat {
@@ -87,28 +86,29 @@ struct Export {
 
 impl Export {
     /// The next part of the body. An error cuts the body off, which the client notices.
-    async fn part(mut self) -> anyhow::Result<Option<(Bytes, Self)>> {
+    async fn part(mut self) -> Result<Option<(Bytes, Self)>, Failure> {
         let Some(page_request) = self.next.take() else { return Ok(None) };
+        // Before the room: what waits for its turn takes no memory.
+        let turn = self.memory.export_turn().await;
         let plants = page_request.limit;
         let room = match self.room.take() {
             Some(room) => room,
             None => {
                 let patience = ANSWER_IDLE_DEADLINE;
-                let room = self.memory.room_for(plants, PLANT_ANSWER_MAX_BYTES, patience).await;
-                room.map_err(|failure| anyhow!("{failure}"))?
+                self.memory.room_for(plants, PLANT_ANSWER_MAX_BYTES, patience).await?
             }
         };
         // Other requests get a turn before each part, however many exports there are.
-        let turn = self.memory.export_turn().await;
         yield_now().await;
         // An export may take hours, and its token may be revoked during that time.
-        self.context.check_still_valid().map_err(|failure| anyhow!("{failure}"))?;
+        self.context.check_still_valid()?;
         let page = self.repository.list(page_request.clone()).await?;
         let mut rows = Vec::new();
         if page_request.after.is_none() {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
-        self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows)?;
+        let written = self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows);
+        written.map_err(Failure::internal)?;
         drop(turn);
         let limit = (page.len() * PART_BYTES / rows.len().max(1)).clamp(1, PART_MAX_PLANTS);
         self.next = page.next.map(|id| PageRequest { after: Some(id), limit, ..page_request });

@@ -22,7 +22,8 @@ use plant_store::PlantRepository;
 pub(crate) type Repository = Data<Arc<dyn PlantRepository>>;
 
 /// The answer to HEAD where GET has content that takes work: with the headers that are known without generating the content
-/// (RFC 9110, section 9.3.2). A stream needs no such answer: [`crate::middleware`] reads none for HEAD.
+/// (RFC 9110, section 9.3.2). A stream needs this only if to begin it has a cost: [`crate::middleware`]
+/// reads none for HEAD.
 pub(crate) fn without_content(
     mut response: HttpResponseBuilder,
     content_type: &str,

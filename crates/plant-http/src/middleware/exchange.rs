@@ -185,7 +185,10 @@ impl MessageBody for InParts {
                 None => return Poll::Ready(None),
                 Some(Ok(part)) => self.part = part,
                 Some(Err(cause)) => {
-                    self.exchange.policy.metrics.of_error(ErrorNumber::Internal).inc();
+                    let failure = cause.downcast_ref::<actix_web::Error>();
+                    let failure = failure.and_then(|error| error.as_error::<Failure>());
+                    let number = failure.map_or(ErrorNumber::Internal, Failure::number);
+                    self.exchange.policy.metrics.of_error(number).inc();
                     self.exchange.context.log_error(&format!("the answer broke off: {cause}"));
                     return Poll::Ready(Some(Err(cause)));
                 }

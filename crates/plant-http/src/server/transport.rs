@@ -155,5 +155,6 @@ mod tests {
             taken += written.unwrap();
             assert!(taken < MOST_BYTES, "the system takes more and more");
         }
+        assert!(taken > 0, "the system takes nothing");
     }
 }

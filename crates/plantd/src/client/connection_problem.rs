@@ -25,11 +25,11 @@ pub(crate) fn advice(url: &ServerUrl, error: &Error) -> String {
         Error::Io(cause) => Some(cause.kind()),
         _ => None,
     };
+    let is_socket = url.socket().is_some();
     match (error, kind) {
-        (_, Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound)) => {
-            format!("nothing listens at {url}; start the server, or choose another with --url")
-        }
-        (_, Some(ErrorKind::PermissionDenied)) if url.socket().is_some() => {
+        (_, Some(ErrorKind::ConnectionRefused)) => nothing_listens(url),
+        (_, Some(ErrorKind::NotFound)) if is_socket => nothing_listens(url),
+        (_, Some(ErrorKind::PermissionDenied)) if is_socket => {
             format!(
                 "this user may not connect to {url}; act as its owner, or as a member of its group"
             )
@@ -55,6 +55,10 @@ pub(crate) fn advice(url: &ServerUrl, error: &Error) -> String {
         }
         _ => format!("cannot reach {url}; check the network, or choose another server with --url"),
     }
+}
+
+fn nothing_listens(url: &ServerUrl) -> String {
+    format!("nothing listens at {url}; start the server, or choose another with --url")
 }
 
 /// Whether the server ended the connection before it had answered.

@@ -72,14 +72,14 @@ pub(crate) fn describe(position: &Position) -> String {
 
 /// What an archive has after the moment, if anything.
 pub(crate) fn describe_left_out(left_out: &LeftOut) -> Option<String> {
-    let LeftOut { changes, in_time } = *left_out;
-    let (of_all, early) = (HumanCount(changes), HumanCount(in_time));
-    match (changes, in_time) {
+    let LeftOut { changes, not_later } = *left_out;
+    let (of_all, early) = (HumanCount(changes), HumanCount(not_later));
+    match (changes, not_later) {
         (0, _) => None,
-        (_, 0) => Some(format!("later changes in the archive, which are left out: {of_all}")),
+        (_, 0) => Some(format!("changes after that in the archive, which were left out: {of_all}")),
         _ => Some(format!(
-            "later changes in the archive, which are left out: {of_all}. The time of {early} of them is not after \
-             --until: the clock was ahead, and was set back. To include them, give the cursor of an event with --until"
+            "changes after that in the archive, which were left out: {of_all}; {early} of them have a time not after \
+             --until, because the clock was set back; to include these, give the cursor of an event with --until"
         )),
     }
 }

@@ -80,15 +80,15 @@ impl<'a> UnfinishedData<'a> {
     fn make(data: &'a Path) -> anyhow::Result<Self> {
         let is_new = match DirBuilder::new().mode(DATA_FOLDER_MODE).create(data) {
             Err(cause) if cause.kind() == ErrorKind::AlreadyExists => false,
-            made => made.map(|()| true).with_context(|| cannot_make(data))?,
+            made => made.map(|()| true).with_context(|| cannot_restore(data))?,
         };
-        let lock = File::open(data).with_context(|| cannot_make(data))?;
+        let lock = File::open(data).with_context(|| cannot_restore(data))?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => bail!("another restore writes to {}", data.display()),
-            locked => locked.with_context(|| cannot_make(data))?,
+            locked => locked.with_context(|| cannot_restore(data))?,
         }
         let data = Self { data, is_new, is_finished: false, _lock: lock };
-        data.clear().with_context(|| cannot_make(data.data))?;
+        data.clear().with_context(|| cannot_restore(data.data))?;
         Ok(data)
     }
 
@@ -119,7 +119,7 @@ impl<'a> UnfinishedData<'a> {
             renameat_with(CWD, self.plants(), CWD, plants, RenameFlags::NOREPLACE)?;
             File::open(self.data)?.sync_all()
         };
-        finish().with_context(|| cannot_make(self.data))?;
+        finish().with_context(|| cannot_restore(self.data))?;
         self.is_finished = true;
         Ok(())
     }
@@ -136,6 +136,6 @@ impl Drop for UnfinishedData<'_> {
     }
 }
 
-fn cannot_make(data: &Path) -> String {
+fn cannot_restore(data: &Path) -> String {
     format!("cannot restore into the folder {}", data.display())
 }

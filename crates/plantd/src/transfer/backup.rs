@@ -83,7 +83,8 @@ fn ask(remote: &Remote) -> Result<Response<Body>, Stop> {
         let pause = pause.filter(|pause| begun.elapsed() + *pause < BUSY_MAX);
         match (remote.check(answer, Stop::Usage), pause) {
             (Err(Stop::Io(cause)), Some(pause)) => {
-                if !std::mem::replace(&mut is_waiting, true) {
+                if !is_waiting {
+                    is_waiting = true;
                     say(&format!("waiting, and trying again: {cause:#}"));
                 }
                 thread::sleep(pause);

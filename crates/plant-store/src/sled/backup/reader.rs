@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
-use std::mem;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
@@ -66,11 +65,7 @@ impl BackupReader {
     /// read, or another version made it.
     pub fn new(input: impl Read + Send + 'static, name: String) -> Result<Self, OpenError> {
         let no_backup = format!("{name} is no whole backup");
-        Self::read_head(Input::new(Box::new(input), name))
-            .context(no_backup)
-            .map_err(advise_on_backup)
-            .map_err(advise_on_disk)
-            .map_err(open_error)
+        Self::read_head(Input::new(Box::new(input), name)).context(no_backup).map_err(backup_error)
     }
 
     fn read_head(mut input: Input) -> anyhow::Result<Self> {
@@ -124,12 +119,7 @@ impl BackupReader {
     ///
     /// [`OpenError::Damaged`] when the backup is cut or damaged, and [`OpenError::Unusable`] when it cannot be read.
     pub fn read_to_end(mut self) -> Result<(), OpenError> {
-        while self
-            .next_block()
-            .map_err(advise_on_backup)
-            .map_err(advise_on_disk)
-            .map_err(open_error)?
-        {}
+        while self.next_block().map_err(backup_error)? {}
         Ok(())
     }
 
@@ -171,11 +161,10 @@ impl BackupReader {
         let map = *Map::COPIED.get(usize::from(kind)).context("it is of no known map")?;
         let mut first = BlockCursor::new(&content[..]);
         ensure!(first.advance()?, "it is empty");
-        let last = mem::replace(&mut self.block, BlockCursor::new(Vec::new()));
-        let last_map = mem::replace(&mut self.map, map);
-        let is_next = last.is_before_first() || (last_map, last.key()) < (map, first.key());
+        let last = &self.block;
+        let is_next = last.is_before_first() || (self.map, last.key()) < (map, first.key());
         ensure!(is_next, "the entries are not in order");
-        self.block = BlockCursor::new(content);
+        (self.map, self.block) = (map, BlockCursor::new(content));
         Ok(())
     }
 
@@ -201,6 +190,10 @@ impl EntrySource for BackupReader {
         }
         Ok(true)
     }
+}
+
+fn backup_error(error: anyhow::Error) -> OpenError {
+    open_error(advise_on_disk(advise_on_backup(error)))
 }
 
 /// What a backup is read from.

@@ -36,7 +36,7 @@ use crate::sled::tree::MergeTree;
 /// The caches of the tables while a backup is restored, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The filter over the plants of a table has no more room. A head that lies about their number must not take all memory.
+/// The Bloom filter is sized for at most this many plants, so that a false count in the head cannot exhaust memory.
 const FILTER_MAX_PLANTS: u64 = 1 << 27;
 
 /// How many entries are copied between two reports of progress.

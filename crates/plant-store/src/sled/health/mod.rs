@@ -2,9 +2,9 @@
 
 pub(crate) mod disk_space;
 pub(crate) mod errors;
+mod events_by_plant;
 pub(crate) mod findings;
 pub(crate) mod inspection;
-mod last_events;
 pub(crate) mod metrics;
 pub(crate) mod verify;
 

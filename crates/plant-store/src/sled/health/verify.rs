@@ -10,8 +10,8 @@ use anyhow::{Context as _, bail, ensure};
 use plant_domain::PlantId;
 
 use super::errors::is_about_content;
+use super::events_by_plant::{EventsByPlant, PlantEvent, UnsortedEvents};
 use super::findings::Findings;
-use super::last_events::{EventsByPlant, PlantEvent, UnsortedEvents};
 use crate::EventKind;
 use crate::record::PlantRecord;
 use crate::sled::commit::change::{Digest, EventRecord, Totals, digest};

@@ -4,6 +4,7 @@
 //! newest piece is never merged, because the writer of the archive recognizes the archive by that piece.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ pub(super) fn start(directory: PathBuf, event_log: u32, lock: File) -> anyhow::R
         while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             let goes_on = || ended.try_recv() == Err(TryRecvError::Empty);
             let merge = AssertUnwindSafe(|| merge_pieces(&directory, event_log, &goes_on));
-            let merged = panic::catch_unwind(merge).unwrap_or_else(|_| Err(anyhow!("it panicked")));
+            let merged =
+                panic::catch_unwind(merge).unwrap_or_else(|_| Err(anyhow!("the merge panicked")));
             let (archive, has_failed) = (directory.display(), merged.is_err());
             match merged {
                 Err(cause) if !had_failed => log::warn!(
@@ -82,8 +84,12 @@ fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> a
     let mut pieces = all_pieces(archive)?;
     pieces.retain(|piece| piece.event_log == event_log);
     let left_by_kill = remove_covered(&mut pieces);
+    let mut merged = Ok(());
     for of_one in left_by_kill.chunk_by(|(_, one), (_, other)| one == other) {
-        read_piece(archive, of_one[0].1)?;
+        if let Err(cause) = read_piece(archive, of_one[0].1) {
+            merged = merged.and(Err(cause));
+            continue;
+        }
         // The kill may have come between the rename of this piece and the sync of its name.
         sync_folder(archive)?;
         remove(archive, of_one.iter().map(|(covered, _)| covered), goes_on)?;
@@ -91,14 +97,17 @@ fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> a
     pieces.pop();
     let candidates = pieces.into_iter().map(|name| {
         let path = name.path(archive);
-        let metadata = fs::symlink_metadata(&path);
-        let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Candidate { name, bytes: metadata.len(), written_at: metadata.modified()? })
+        let metadata = match fs::symlink_metadata(&path) {
+            // It was pruned meanwhile.
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        Ok(Some(Candidate { name, bytes: metadata.len(), written_at: metadata.modified()? }))
     });
-    let candidates: Vec<_> = candidates.collect::<anyhow::Result<_>>()?;
+    let candidates: Vec<Option<_>> = candidates.collect::<anyhow::Result<_>>()?;
+    let candidates: Vec<Candidate> = candidates.into_iter().flatten().collect();
     let follows =
         |one: &Candidate, next: &Candidate| next.name.first_sequence == one.name.last_sequence + 1;
-    let mut merged = Ok(());
     for without_gap in candidates.chunk_by(follows) {
         merged = merged.and(merge_neighbors(archive, without_gap.to_vec(), goes_on));
     }
@@ -146,12 +155,11 @@ fn merge(archive: &Path, inputs: &[Candidate], contents: &[Vec<u8>]) -> anyhow::
         payloads.extend(FORMAT.decode::<Piece<'_>>(content)?.payloads);
     }
     // As old as its newest changes, so that a prune keeps it as long as those.
-    let written_at =
-        inputs.iter().map(|input| input.written_at).fold(last.written_at, SystemTime::max);
+    let written_at = inputs.iter().map(|input| input.written_at).max();
     let new = format!("{:08x}.merged.new", name.event_log);
-    write_piece(archive, name, payloads, &new, Some(written_at))?;
+    write_piece(archive, name, payloads, &new, written_at)?;
     let bytes = inputs.iter().map(|input| input.bytes).sum();
-    Ok(Candidate { name, bytes, written_at })
+    Ok(Candidate { name, bytes, written_at: written_at.unwrap_or(last.written_at) })
 }
 
 /// Removes pieces that are covered. If `goes_on` returns false meanwhile, the next merge removes the rest.

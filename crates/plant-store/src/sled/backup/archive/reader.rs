@@ -34,9 +34,8 @@ impl PointInTime {
 pub struct LeftOut {
     /// How many changes.
     pub changes: u64,
-    /// How many of them have a time up to the one that was asked for: a clock that was ahead was set back between the moment
-    /// and them.
-    pub in_time: u64,
+    /// How many of them have a time at or before the requested one, because the clock was set back.
+    pub not_later: u64,
 }
 
 /// The groups of one log after a backup, up to a moment.
@@ -81,20 +80,21 @@ impl<'a> ArchiveReader<'a> {
         Position::newest(self.event_log, &self.totals)
     }
 
-    /// What the archive has after the groups so far. Behind a damaged piece, no times are known.
+    /// What the archive has after the groups so far. Reads the rest of the
+    /// archive if a time was requested; behind a damaged piece, no times are known.
     pub(crate) fn left_out(&self) -> LeftOut {
         let changes = self.newest.saturating_sub(self.totals.last_sequence);
-        let mut in_time = 0;
+        let mut not_later = 0;
         if let Some(Until::Time(time)) = self.until {
             let to_the_end = PointInTime::newest(self.archive);
             let rest = ArchiveReader::after(&to_the_end, self.event_log, self.totals);
             let mut rest = rest.ok();
             while let Some(Ok(Some(group))) = rest.as_mut().map(ArchiveReader::next) {
-                let is_in_time = group.at_ms <= to_millis(time);
-                in_time += if is_in_time { group.changes.len() as u64 } else { 0 };
+                let is_not_later = group.at_ms <= to_millis(time);
+                not_later += if is_not_later { group.changes.len() as u64 } else { 0 };
             }
         }
-        LeftOut { changes, in_time }
+        LeftOut { changes, not_later }
     }
 
     /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.

@@ -36,12 +36,12 @@ fn a_time_that_a_wrong_clock_hides_leaves_changes_out_and_counts_them() {
     let archive = tempfile::tempdir().expect("a folder");
     write(archive.path(), &[10, 20, 99, 98, 30, 40]);
     for (until_ms, last_sequence, left_out) in [
-        (9, 0, LeftOut { changes: 6, in_time: 0 }),
-        (20, 2, LeftOut { changes: 4, in_time: 0 }),
-        (30, 2, LeftOut { changes: 4, in_time: 1 }),
-        (50, 2, LeftOut { changes: 4, in_time: 2 }),
-        (98, 2, LeftOut { changes: 4, in_time: 3 }),
-        (99, 6, LeftOut { changes: 0, in_time: 0 }),
+        (9, 0, LeftOut { changes: 6, not_later: 0 }),
+        (20, 2, LeftOut { changes: 4, not_later: 0 }),
+        (30, 2, LeftOut { changes: 4, not_later: 1 }),
+        (50, 2, LeftOut { changes: 4, not_later: 2 }),
+        (98, 2, LeftOut { changes: 4, not_later: 3 }),
+        (99, 6, LeftOut { changes: 0, not_later: 0 }),
     ] {
         let until = Some(Until::Time(from_millis(until_ms)));
         let moment = PointInTime { archive: archive.path().to_owned(), until };

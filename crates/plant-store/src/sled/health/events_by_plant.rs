@@ -1,26 +1,28 @@
-//! The kept events of each plant in turn, for a verification.
+//! Sorts the kept events by plant, for a verification.
 //!
 //! Events come in the order of their numbers, and plants in that of their ids. So the events are sorted: as many as fit in
 //! memory, and those before in temporary files, which are merged. Each event is read once, so a backup may come from a pipe.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{
+    self, BufRead as _, BufReader, BufWriter, ErrorKind, Read as _, Seek as _, Write as _,
+};
 use std::{iter, mem};
 
-use anyhow::Context as _;
 use plant_domain::PlantId;
-use serde::{Deserialize, Serialize};
 
 use crate::EventKind;
 
 /// How many events are in memory: 24 MiB.
 const EVENTS_IN_MEMORY: usize = 1024 * 1024;
 
-/// No event takes more bytes in a file.
-const EVENT_MAX_BYTES: usize = 24;
+/// The bytes of an event in a file.
+const EVENT_BYTES: usize = 17;
+
+const KINDS: [EventKind; 3] = [EventKind::Created, EventKind::Updated, EventKind::Deleted];
 
 /// An event of a plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlantEvent {
     id: i64,
     pub(super) sequence: u64,
@@ -36,10 +38,24 @@ impl PlantEvent {
     const fn place(&self) -> (i64, u64) {
         (self.id, self.sequence)
     }
+
+    fn encode(&self) -> [u8; EVENT_BYTES] {
+        let mut bytes = [self.kind as u8; EVENT_BYTES];
+        bytes[..8].copy_from_slice(&self.id.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: [u8; EVENT_BYTES]) -> io::Result<Self> {
+        let [id @ .., _, _, _, _, _, _, _, _, kind] = bytes;
+        let [_, _, _, _, _, _, _, _, sequence @ .., _] = bytes;
+        let kind = KINDS.get(usize::from(kind)).copied().ok_or(ErrorKind::InvalidData)?;
+        Ok(Self { id: i64::from_be_bytes(id), sequence: u64::from_be_bytes(sequence), kind })
+    }
 }
 
 /// Sorted events.
-type Run = Box<dyn Iterator<Item = anyhow::Result<PlantEvent>>>;
+type Run = Box<dyn Iterator<Item = io::Result<PlantEvent>>>;
 
 /// Events in any order.
 pub(super) struct UnsortedEvents {
@@ -58,8 +74,8 @@ impl UnsortedEvents {
     pub(super) fn add(&mut self, event: PlantEvent) -> anyhow::Result<()> {
         if self.in_memory.len() == self.events_in_memory {
             self.in_memory.sort_unstable_by_key(PlantEvent::place);
-            let written = write(&self.in_memory).context("cannot write a temporary file")?;
-            self.runs.push(read(written));
+            let written = tempfile::tempfile().and_then(|file| write(&self.in_memory, file));
+            self.runs.push(read(written.map_err(of_temporary_file)?));
             self.in_memory.clear();
         }
         self.in_memory.push(event);
@@ -70,32 +86,41 @@ impl UnsortedEvents {
         let Self { mut in_memory, mut runs, .. } = mem::take(self);
         in_memory.sort_unstable_by_key(PlantEvent::place);
         runs.push(Box::new(in_memory.into_iter().map(Ok)));
-        let begin = |mut rest: Run| Ok((rest.next().transpose()?, rest));
+        let begin = |mut rest: Run| Ok((next(&mut rest)?, rest));
         Ok(EventsByPlant { runs: runs.into_iter().map(begin).collect::<anyhow::Result<_>>()? })
     }
 }
 
-fn write(events: &[PlantEvent]) -> anyhow::Result<File> {
-    let mut output = BufWriter::new(tempfile::tempfile()?);
+fn write(events: &[PlantEvent], file: File) -> io::Result<File> {
+    let mut output = BufWriter::new(file);
     for event in events {
-        postcard::to_io(event, &mut output)?;
+        output.write_all(&event.encode())?;
     }
-    output.flush()?;
     let mut file = output.into_inner()?;
-    io::Seek::rewind(&mut file)?;
+    file.rewind()?;
     Ok(file)
 }
 
 fn read(file: File) -> Run {
     let mut input = BufReader::new(file);
-    let mut read = move || -> anyhow::Result<Option<PlantEvent>> {
+    let mut read = move || {
         if input.fill_buf()?.is_empty() {
             return Ok(None);
         }
-        let (event, _) = postcard::from_io((&mut input, &mut [0; EVENT_MAX_BYTES]))?;
-        Ok(Some(event))
+        let mut bytes = [0; EVENT_BYTES];
+        input.read_exact(&mut bytes)?;
+        PlantEvent::decode(bytes).map(Some)
     };
-    Box::new(iter::from_fn(move || read().context("cannot read a temporary file").transpose()))
+    Box::new(iter::from_fn(move || read().transpose()))
+}
+
+fn next(run: &mut Run) -> anyhow::Result<Option<PlantEvent>> {
+    run.next().transpose().map_err(of_temporary_file)
+}
+
+/// An error of any kind is one of the disk, and never says that the data are damaged.
+fn of_temporary_file(cause: io::Error) -> anyhow::Error {
+    anyhow::Error::from(io::Error::other(cause)).context("cannot use a temporary file")
 }
 
 /// Events by plant, and those of a plant in their order.
@@ -121,13 +146,14 @@ impl EventsByPlant {
         let runs = self.runs.iter_mut().filter(|(event, _)| event.as_ref().is_some_and(of_plant));
         let first = runs.min_by_key(|(event, _)| event.map(|event| event.sequence));
         let Some((event, rest)) = first else { return Ok(None) };
-        Ok(mem::replace(event, rest.next().transpose()?))
+        Ok(mem::replace(event, next(rest)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sled::health::errors::is_about_content;
 
     #[test]
     fn events_come_by_plant_and_in_their_order_however_few_fit_in_memory() {
@@ -153,5 +179,15 @@ mod tests {
             }
             assert_eq!(found, expected, "{events_in_memory}");
         }
+    }
+
+    #[test]
+    fn a_full_folder_for_temporary_files_is_no_damage() {
+        let full = File::options().read(true).write(true).open("/dev/full").expect("opens");
+        let events = [PlantEvent { id: 1, sequence: 1, kind: EventKind::Created }];
+        let error = of_temporary_file(write(&events, full).expect_err("it is full"));
+        assert!(!is_about_content(&error), "{error:#}");
+        let missing = io::Error::from(ErrorKind::NotFound);
+        assert!(!is_about_content(&of_temporary_file(missing)));
     }
 }
