@@ -304,6 +304,11 @@ fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
         fs::create_dir_all(volume.join(name)).expect("makes a folder");
     }
     fs::set_permissions(&volume, Permissions::from_mode(0o750)).expect("sets the mode");
+    let other = volume.join("other");
+    fs::write(&other, "").expect("writes");
+    restore(&file, &volume).assert_refused(IO, &["a restore writes over nothing"]);
+    assert!(volume.join("plants.unfinished/tables").exists(), "a refused restore removes");
+    fs::remove_file(other).expect("removes");
     run(&restore(&file, &volume));
     assert_eq!(names_in(&volume), ["lost+found", "plants"]);
     assert_eq!(mode(&volume), 0o750, "the folder is another's");

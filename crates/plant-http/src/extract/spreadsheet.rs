@@ -35,7 +35,9 @@ pub(super) fn write_rows<'a>(
 /// The text with an apostrophe before all that could be taken for a formula.
 fn guarded(text: &str) -> String {
     let cells = text.split(OTHER_SEPARATOR).map(|cell| {
-        let is_formula = cell.trim_start().starts_with(FORMULA_BEGINNINGS);
+        // A quote behind the separator may begin a quoted cell there.
+        let text = cell.trim_start_matches(|letter: char| letter == '"' || letter.is_whitespace());
+        let is_formula = text.starts_with(FORMULA_BEGINNINGS);
         if is_formula { format!("'{cell}") } else { cell.to_owned() }
     });
     cells.collect::<Vec<_>>().join(";")
@@ -56,6 +58,8 @@ mod tests {
             (" =1", "' =1"),
             ("Rosa;=1;@x", "Rosa;'=1;'@x"),
             ("Rosa; -x", "Rosa;' -x"),
+            ("Rosa;\"=1;x", "Rosa;'\"=1;x"),
+            ("\" =1", "'\" =1"),
         ] {
             assert_eq!(guarded(text), shown);
         }

@@ -87,24 +87,8 @@ impl<'a> UnfinishedData<'a> {
             Err(TryLockError::WouldBlock) => bail!("another restore writes to {}", data.display()),
             locked => locked.with_context(|| cannot_restore(data))?,
         }
-        let data = Self { data, is_new, is_finished: false, _lock: lock };
-        data.clear().with_context(|| cannot_restore(data.data))?;
-        Ok(data)
-    }
-
-    /// Removes what a killed restore has left. Fails if there is anything else.
-    fn clear(&self) -> anyhow::Result<()> {
-        for entry in fs::read_dir(self.data)? {
-            let name = entry?.file_name();
-            if name == UNFINISHED {
-                fs::remove_dir_all(self.plants())?;
-            } else if name != LOST_AND_FOUND {
-                bail!(
-                    "a restore writes over nothing, and {name:?} is in it; choose another folder"
-                );
-            }
-        }
-        Ok(())
+        clear(data).with_context(|| cannot_restore(data))?;
+        Ok(Self { data, is_new, is_finished: false, _lock: lock })
     }
 
     /// The folder of the plants that are being restored.
@@ -134,6 +118,23 @@ impl Drop for UnfinishedData<'_> {
             }
         }
     }
+}
+
+/// Removes what a killed restore has left. Fails, and removes nothing, if there is anything else.
+fn clear(data: &Path) -> anyhow::Result<()> {
+    let mut is_left = false;
+    for entry in fs::read_dir(data)? {
+        let name = entry?.file_name();
+        if name == UNFINISHED {
+            is_left = true;
+        } else if name != LOST_AND_FOUND {
+            bail!("a restore writes over nothing, and {name:?} is in it; choose another folder");
+        }
+    }
+    if is_left {
+        fs::remove_dir_all(data.join(UNFINISHED))?;
+    }
+    Ok(())
 }
 
 fn cannot_restore(data: &Path) -> String {
