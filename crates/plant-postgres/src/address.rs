@@ -123,6 +123,10 @@ impl FromStr for PostgresUrl {
         let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
         let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
         let (credentials, rest) = rest.split_at(hosts_begin);
+        if credentials.is_empty() && options.contains('@') {
+            // The client would take all before the @ for a user and a password, and what follows for the host.
+            return refuse("an @ in an option is written %40, and a ? in a password %3F");
+        }
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !hosts.split(',').all(|host| is_port(port_of(host))) {
             return refuse(PORT_ADVICE);
@@ -247,6 +251,8 @@ mod tests {
             "mysql://plantd:secret@one/plants",
             "postgres://plantd:secret@/plants",
             "postgres://plantd:a@secret@one/plants",
+            "postgres://one:1/plants?password=a@secret",
+            "postgres://one:1/plants?application_name=secret@two",
             "plantd:secret",
         ] {
             let refusal = parse(wrong).expect_err(wrong);

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
@@ -100,7 +101,13 @@ impl<'a> UnfinishedData<'a> {
     fn finish(mut self) -> anyhow::Result<()> {
         let finish = || -> io::Result<()> {
             let plants = plants_folder(self.data);
-            renameat_with(CWD, self.plants(), CWD, plants, RenameFlags::NOREPLACE)?;
+            match renameat_with(CWD, self.plants(), CWD, &plants, RenameFlags::NOREPLACE) {
+                // NFS knows no such flag.
+                Err(Errno::INVAL | Errno::NOSYS) if !plants.try_exists()? => {
+                    fs::rename(self.plants(), plants)?;
+                }
+                renamed => renamed?,
+            }
             File::open(self.data)?.sync_all()
         };
         finish().with_context(|| cannot_restore(self.data))?;
