@@ -64,6 +64,11 @@ impl FromStr for ServerUrl {
         let authority = text.split('/').nth(2).unwrap_or_default();
         let is_port = url.port() != Some(0) && !authority.ends_with(':');
         ensure!(is_port, "a port is a number from 1 to 65535; {ADVICE}");
+        // An address in another form, such as 010.0.0.1, is not the one that it seems to be.
+        let (written, host) = (authority.to_ascii_lowercase(), url.host_str().unwrap_or_default());
+        let after_host = written.strip_prefix(host);
+        let is_host = after_host.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+        ensure!(is_host, "the host is {host}, so write it that way; {ADVICE}");
         Ok(Self { base: url.as_str().trim_end_matches('/').to_owned(), socket: None })
     }
 }
