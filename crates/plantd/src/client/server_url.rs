@@ -68,6 +68,8 @@ impl FromStr for ServerUrl {
         let (written, host) = (authority.to_ascii_lowercase(), url.host_str().unwrap_or_default());
         let after_host = written.strip_prefix(host);
         let is_host = after_host.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+        // The forms of an IPv6 address mean one address.
+        let is_host = is_host || written.starts_with('[');
         ensure!(is_host, "the host is {host}, so write it that way; {ADVICE}");
         Ok(Self { base: url.as_str().trim_end_matches('/').to_owned(), socket: None })
     }
