@@ -25,8 +25,7 @@ pub(crate) struct AnswerMemory {
     /// A permit for each free byte.
     free: Arc<Semaphore>,
     most_bytes: usize,
-    /// A permit for each part of an export that may be made now. With more, other requests would wait behind a part of each
-    /// export.
+    /// Bounds how many parts of exports are made at once: with more, other requests would wait behind a part of each export.
     export_turns: Semaphore,
 }
 

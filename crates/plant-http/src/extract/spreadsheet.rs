@@ -14,7 +14,7 @@ use plant_domain::NewPlantRef;
 const FORMULA_BEGINNINGS: [char; 8] =
     ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// Where lists are written with semicolons, a spreadsheet program begins a cell behind each of them, within quotes too.
+/// In locales that separate cells with semicolons, a spreadsheet program splits at each of them, also within quotes.
 const OTHER_SEPARATOR: char = ';';
 
 /// Writes each plant as a row. An id is a number, and stays as it is.

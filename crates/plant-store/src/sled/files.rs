@@ -74,11 +74,7 @@ impl Files {
     pub(crate) fn make(&self) -> anyhow::Result<()> {
         let directory = self.tables_directory();
         // The files that sled makes in it get their mode from the umask.
-        DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&directory)
-            .with_context(|| format!("cannot make the folder {}", directory.display()))?;
+        make_directory(&directory)?;
         ensure!(
             self.table_numbers()?.is_empty(),
             "the manifest is missing beside {}; put it back, or restore a backup",
@@ -222,6 +218,15 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
         Err(cause) if cause.kind() == ErrorKind::NotADirectory => fs::remove_file(folder),
         removed => removed,
     }
+}
+
+/// Makes a folder, and those above it, for its owner alone. A folder that is there stays as it is.
+pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(directory)
+        .with_context(|| format!("cannot make the folder {}", directory.display()))
 }
 
 /// Makes the names in a folder durable.

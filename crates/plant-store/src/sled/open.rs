@@ -1,8 +1,7 @@
 //! Opening the database.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +16,7 @@ use crate::sled::commit::write_ahead_log::{self, WriteAheadLog};
 use crate::sled::compaction::merge::Tables;
 use crate::sled::compaction::write_table;
 use crate::sled::config::SledConfig;
-use crate::sled::files::{Files, sync_folder};
+use crate::sled::files::{Files, make_directory, sync_folder};
 use crate::sled::health::StoreHealth;
 use crate::sled::health::errors::{advise, advise_on_disk};
 use crate::sled::health::findings::Findings;
@@ -101,14 +100,6 @@ fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
             thread?.join().unwrap_or_else(|_| Err(anyhow!("a check of the tables panicked")))
         })
     })
-}
-
-pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
-    DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(directory)
-        .with_context(|| format!("cannot make the folder {}", directory.display()))
 }
 
 /// Makes the files of an empty database, the manifest last. A kill before leaves nothing that blocks the next open.

@@ -201,7 +201,7 @@ struct Input {
     input: BufReader<Box<dyn Read + Send>>,
     /// What errors call it.
     name: String,
-    /// Where the frame begins that was read last, and how many bytes are read, from the first byte of the backup on.
+    /// Offsets in the backup: of the last frame that was read, and of the next byte.
     frame_begin: u64,
     at: u64,
 }
@@ -238,7 +238,7 @@ impl Input {
         Ok(self.input.fill_buf()?.is_empty())
     }
 
-    /// Where the frame is that was read last.
+    /// The name and the offsets of the last frame, for errors.
     fn place(&self) -> String {
         format!("{}, bytes {} to {}", self.name, self.frame_begin, self.at)
     }

@@ -24,12 +24,12 @@ use crate::sled::compaction::merge::{MergedEntries, levels_of};
 use crate::sled::compaction::{Compactor, MERGE_LOOK_INTERVAL};
 use crate::sled::config::DEFAULT_CHANGES_IN_MEMORY;
 use crate::sled::events::EventLog;
-use crate::sled::files::Files;
+use crate::sled::files::{Files, make_directory};
 use crate::sled::health::disk_space::{DiskSpace, FreeRoom};
 use crate::sled::health::findings::Findings;
 use crate::sled::health::verify::Verifier;
 use crate::sled::manifest::Manifest;
-use crate::sled::open::{make_directory, new_event_log, open_tables, sync_names};
+use crate::sled::open::{new_event_log, open_tables, sync_names};
 use crate::sled::tables::EntrySource as _;
 use crate::sled::tree::MergeTree;
 
