@@ -272,12 +272,6 @@ fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
     assert!(is_ready(&client));
 }
 
-/// Harms the tables so that PostgreSQL takes only the changes to plants that meet a condition.
-const TAKES_ONLY: &str = "CREATE FUNCTION SCHEMA.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-       RAISE EXCEPTION 'not this one' USING ERRCODE = 'P0001'; END $$; \
-     CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON SCHEMA.plants FOR EACH ROW \
-       WHEN (NOT (CONDITION)) EXECUTE FUNCTION SCHEMA.refuse()";
-
 /// The plants that were written last, from which `/readyz` and a refused write learn whether PostgreSQL takes writes.
 const NEWEST: RangeInclusive<i64> = 1..=5;
 
@@ -294,7 +288,7 @@ fn with_newest_plants() -> OnTables {
 fn a_refused_write_leaves_the_server_ready_even_if_postgres_protects_the_plants_that_were_written_last()
  {
     let tables = with_newest_plants();
-    tables.query(&TAKES_ONLY.replace("CONDITION", "NEW.id > 5 OR NEW.id < 1"));
+    tables.harm("RAISE P0001", "NOT (NEW.id > 5 OR NEW.id < 1)");
     let client = tables.server.client();
     for id in NEWEST {
         client.put(id, r#"{"name":"Abies"}"#).assert_error(500, 5005);
@@ -306,7 +300,7 @@ fn a_refused_write_leaves_the_server_ready_even_if_postgres_protects_the_plants_
 #[test]
 fn writes_in_the_group_of_a_refused_one_are_tried_even_if_postgres_takes_nothing_else() {
     let tables = with_newest_plants();
-    tables.query(&TAKES_ONLY.replace("CONDITION", "NEW.name = 'good'"));
+    tables.harm("RAISE P0001", "NOT (NEW.name = 'good')");
     let client = tables.server.client();
     // An import is one group.
     let row = |id: i64, name: &str| format!("{{\"id\":{id},\"name\":\"{name}\"}}\n");
@@ -349,8 +343,7 @@ fn a_refused_write_learns_from_the_changes_of_others_that_postgres_takes_writes(
            PERFORM pg_sleep(0.3); RETURN NULL; END $$; \
          CREATE TRIGGER wait BEFORE UPDATE ON SCHEMA.plants FOR EACH STATEMENT EXECUTE FUNCTION SCHEMA.wait()",
     );
-    tables
-        .query(&TAKES_ONLY.replace("CONDITION", "NEW.id BETWEEN 1 AND 5 AND NEW.name <> 'guilty'"));
+    tables.harm("RAISE P0001", "NOT (NEW.id BETWEEN 1 AND 5 AND NEW.name <> 'guilty')");
     let (client, is_over) = (tables.server.client(), AtomicBool::new(false));
     let refused = thread::scope(|scope| {
         let _over = SetOnDrop(&is_over);
