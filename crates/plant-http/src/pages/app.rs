@@ -19,9 +19,11 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: [(&str, StaticFile); 29] = [
+pub(super) static FILES: [(&str, StaticFile); 31] = [
     file!(PAGE, "index.html", "/"),
-    file!(STYLE, "app.css"),
+    file!(STYLE, "base.css"),
+    file!(STYLE, "list.css"),
+    file!(STYLE, "dialogs.css"),
     file!(IMAGE, "icon.svg"),
     file!(SCRIPT, "main.js"),
     file!(SCRIPT, "app.js"),
