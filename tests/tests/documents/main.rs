@@ -2,5 +2,7 @@
 
 mod api_guide;
 mod contrib;
+mod guide;
 mod operations;
+mod readme;
 mod reference;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
 use plantd_tests::{
-    Answer, Client, Document, Launch, Shell, TestServer, copy_folder, wait_until, write_tokens_file,
+    Answer, Client, Document, Launch, Shell, TestServer, copy_folder, printed, wait_until,
+    write_tokens_file,
 };
 
 /// The heading of the part that has its own test.
@@ -73,6 +74,20 @@ fn the_backup_is_taken_while_the_server_runs_and_restored_as_the_document_shows(
     let saved = fs::read_to_string(folder.join("saved.ndjson")).expect("it was exported");
     let saved = saved.lines().count();
     assert!((DAMAGED_PLANTS / 2..DAMAGED_PLANTS).contains(&saved), "{saved} plants were saved");
+}
+
+#[test]
+fn the_table_of_exit_codes_has_every_code_of_the_help() {
+    let help = printed(&["--help"]);
+    let (_, list) = help.split_once("Exit codes:\n").expect("a list of exit codes");
+    let first_words = list.lines().filter_map(|line| line.split_whitespace().next());
+    let codes: Vec<&str> =
+        first_words.filter(|word| word.chars().all(|c| c.is_ascii_digit())).collect();
+    assert!(codes.contains(&"0"), "{help}");
+    let table = document().part("Exit codes").table();
+    for code in codes {
+        assert!(table.iter().any(|row| row[0] == code), "the table lacks {code}");
+    }
 }
 
 /// Creates plants with the token that the file holds at each request, and counts them, until a request is refused.
