@@ -165,7 +165,7 @@ fn bill_of_materials(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<S
 }
 
 /// Makes the release again from a copy of the last commit in another folder, and compares the digests. Then installs the
-/// program as the README shows.
+/// program as docs/operations.md shows.
 fn check_again(workspace: &Metadata, tools: &Utf8Path, release: &Path) -> anyhow::Result<()> {
     let folder = tempfile::tempdir_in(env::temp_dir()).context("cannot make a temporary folder")?;
     let copy = folder.path().join("another-folder");
