@@ -1,8 +1,7 @@
 //! The commands and the programs in `README.md` work after the first start, as the README shows them.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use plantd_tests::{
     Document, Launch, Shell, TestServer, Toolbox, default_of, program, repository, run_tool,
@@ -27,18 +26,17 @@ fn block(part: &str, language: &str) -> String {
 
 /// A server after its first start, in a folder that has what the commands use of a checkout.
 fn first_start() -> TestServer {
-    let name = default_of("--data");
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    TestServer::start_prepared(launch, &name, |data| {
-        make_checkout(data.parent().expect("a folder"))
-    })
-}
-
-fn make_checkout(folder: &Path) {
-    let programs = folder.join("target/release");
-    fs::create_dir_all(&programs).expect("a folder can be made");
-    symlink(program(), programs.join("plantd")).expect("a link can be made");
+    let server = TestServer::start_prepared(launch, &default_of("--data"), |_| {});
+    let folder = server.data().parent().expect("a folder");
     symlink(repository("tests"), folder.join("tests")).expect("a link can be made");
+    // The commands rely on the default address, and this server has a free port.
+    let script = format!("exec {} \"$@\" --url http://{}\n", program().display(), server.address());
+    let path = folder.join("target/release/plantd");
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder can be made");
+    fs::write(&path, format!("#!/bin/sh\n{script}")).expect("writes");
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+    server
 }
 
 #[test]
