@@ -68,7 +68,9 @@ fn every_command_and_program_of_the_readme_works_after_the_first_start() {
     assert_eq!(server.terminate().code(), Some(0));
     shell.run(&block(START_OVER, "sh"));
     server.restart();
-    client.read(1).assert_error(401, 2002);
+    server.client().with_token(token.trim_end()).read(1).assert_error(401, 2002);
+    let token = fs::read_to_string(folder.join("plantd-data/first-run-token")).expect("reads");
+    server.client().with_token(token.trim_end()).read(1).assert_error(404, 3002);
 }
 
 #[test]
