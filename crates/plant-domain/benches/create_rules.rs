@@ -1,4 +1,4 @@
-//! How fast a valid plant is made: what the create rules cost every create.
+//! Measures how long it takes to create a valid plant, create rules included.
 
 #![forbid(unsafe_code)]
 

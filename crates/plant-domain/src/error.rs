@@ -6,8 +6,8 @@ use crate::Violations;
 
 /// The numbers of the errors that come from the plants themselves. Transports add numbers of their own.
 pub mod error_number {
-    /// The input does not have the shape of a plant: it is no object, or a member is missing, appears more than once, or
-    /// has the wrong type.
+    /// The input does not have the shape of a plant: it is not an object, or a member is missing, appears more than
+    /// once, or has the wrong type.
     pub const WRONG_SHAPE: i32 = 1004;
     /// A member breaks a rule; see [`Violations`](crate::Violations).
     pub const RULE_BROKEN: i32 = 1005;
@@ -15,7 +15,7 @@ pub mod error_number {
     pub const ID_TAKEN: i32 = 3001;
     /// There is no plant with this id.
     pub const NO_SUCH_PLANT: i32 = 3002;
-    /// The plant is not in the state that a change asks for; nothing changed.
+    /// The plant does not meet a precondition of the change; nothing changed.
     pub const PRECONDITION_FAILED: i32 = 3003;
 }
 

@@ -4,7 +4,8 @@ use unicase::UniCase;
 
 use crate::{Violations, rules};
 
-/// Selects plants by exact tag, by a part of the folded name (see [`fold_name`]), or both. The default selects every plant.
+/// Selects plants by exact tag, by a part of the folded name (see [`fold_name`]), or both. The default selects every
+/// plant.
 ///
 /// ```
 /// use plant_domain::PlantFilter;
@@ -25,7 +26,8 @@ impl PlantFilter {
     ///
     /// # Errors
     ///
-    /// The rule about the length of a name, and every rule that a plant's tag would break too. A part of a name may be blank.
+    /// The rule about the length of a name, if `name_part` breaks it, and every rule that `tag` breaks. A part of a
+    /// name may be blank.
     pub fn new(name_part: Option<&str>, tag: Option<String>) -> Result<Self, Violations> {
         name_part.map_or(Ok(()), rules::check_name_part)?;
         rules::check(None, tag.as_deref())?;
@@ -44,7 +46,7 @@ impl PlantFilter {
         self.tag.as_deref()
     }
 
-    /// The part that the folded name must hold, if any.
+    /// The part that the folded name must contain, if any.
     #[must_use]
     pub fn folded_name_part(&self) -> Option<&str> {
         self.folded_name_part.as_deref()
@@ -65,7 +67,7 @@ impl PlantFilter {
 /// use plant_domain::fold_name;
 ///
 /// assert_eq!(fold_name("ROSA × Damascena"), "rosa × damascena");
-/// // A sigma at the end of a word is a sigma.
+/// // A final sigma folds to the same letter as any other sigma.
 /// assert_eq!(fold_name("ΑΣ"), fold_name("ας"));
 /// assert_eq!(fold_name("Straße"), fold_name("STRASSE"));
 /// ```

@@ -1,8 +1,9 @@
-//! Plants, and the rules that make one valid. This crate does no I/O, and knows no HTTP, no storage and no async runtime.
+//! Plants, and the rules that make one valid. This crate does no I/O, and knows no HTTP, no storage and no async
+//! runtime.
 //!
 //! A [`Plant`] or [`NewPlant`] that exists is valid, because its constructor checks the rules. A change to a plant is a
-//! [`PlantPatch`], and a search is a [`PlantFilter`]; both follow the rules too. A broken rule becomes an [`Error`] with a
-//! number that programs branch on.
+//! [`PlantPatch`], and a search is a [`PlantFilter`]; both follow the rules too. A broken rule becomes an [`Error`]
+//! with a number that programs branch on.
 //!
 //! ```
 //! use plant_domain::NewPlant;
@@ -15,8 +16,8 @@
 //! # Ok::<(), plant_domain::Violations>(())
 //! ```
 //!
-//! Plants implement `Serialize` but not `Deserialize`: plant-http reads JSON, so that it can name all problems of an input.
-//! Other programs read into a type of their own, and call a constructor.
+//! Plants implement `Serialize` but not `Deserialize`: plant-http parses JSON itself, to report every problem of an
+//! input. Other programs deserialize into a type of their own and call a constructor.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,7 @@ pub use plant::{NewPlant, NewPlantRef, Plant};
 pub use plant_id::{NotAPlantId, PlantId};
 pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations, check_tag, check_tag_prefix};
 
-/// Has the examples of the README tested.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -5,7 +5,7 @@ use crate::{Plant, Violations, rules};
 /// A change to a plant's tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TagPatch {
-    /// Keeps the tag, or its absence.
+    /// Leaves the tag as it is.
     #[default]
     Keep,
     /// Removes the tag.

@@ -48,14 +48,14 @@ impl Plant {
     ///
     /// # Errors
     ///
-    /// Every rule that one of them breaks.
+    /// Every rule that the name or the tag breaks.
     pub fn new(name: impl Into<String>, tag: Option<String>) -> Result<Self, Violations> {
         let name = name.into();
         rules::check(Some(&name), tag.as_deref())?;
         Ok(Self { name, tag })
     }
 
-    /// A plant whose members are known to follow the rules.
+    /// A plant from members that have passed the rules.
     pub(crate) const fn of_valid(name: String, tag: Option<String>) -> Self {
         Self { name, tag }
     }
@@ -66,8 +66,8 @@ impl Plant {
         NewPlant { id, plant: self }
     }
 
-    /// Every member: name, then tag. Code that stores or sends plants reads them through this method, so that it does not
-    /// compile when a plant gets another member.
+    /// Every member: name, then tag. Code that stores or sends plants calls this method, so a new member stops that
+    /// code from compiling.
     #[must_use]
     pub fn members(&self) -> (&str, Option<&str>) {
         let Self { name, tag } = self;

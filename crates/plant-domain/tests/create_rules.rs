@@ -40,7 +40,7 @@ fn the_length_is_counted_in_characters_from_1_to_255() {
 #[test]
 fn every_broken_rule_of_every_member_is_named() {
     let expected = format!("name {LENGTH}; name {BLANK}; name {CONTROL}; tag {LENGTH}");
-    // An order by chance would not stay the same so often.
+    // A random order would not come out right 64 times.
     for _ in 0..64 {
         assert_eq!(refusal(&"\n".repeat(256), Some("")).as_ref(), Some(&expected));
     }
