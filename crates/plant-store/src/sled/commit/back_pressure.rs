@@ -1,23 +1,23 @@
-//! Back-pressure: how long a group waits so that compaction keeps up.
+//! Back-pressure: delays groups so that compaction keeps up.
 //!
-//! Without it, all writes would stop when the active memtable is full before the immutable one is a table. Instead, each
-//! group waits a little and early (RocksDB calls this delayed writes). Reads never wait.
+//! Without it, all writes would stop whenever the active memtable fills up before the immutable one is flushed.
+//! Instead, each group waits early and briefly (RocksDB calls this delayed writes). Reads never wait.
 
 use std::time::Duration;
 
 /// The longest wait of a group.
 const DELAY_MAX: Duration = Duration::from_millis(10);
 
-/// While a memtable is being written as a table, groups wait once the next memtable is this full.
+/// While a memtable is being flushed, groups wait once the next one is this full.
 const FULL_FROM: f64 = 0.25;
 
-/// Groups wait while there are more tables than this: merges then lag behind.
+/// Groups wait while there are more tables than this, because merges then lag behind.
 const TABLES_FROM: usize = 20;
 
-/// With this many tables, the wait is the longest.
+/// From this many tables on, the wait is the longest.
 const TABLES_MAX: usize = 60;
 
-/// How long the next group waits. `fill_ratio` says how full the active memtable is, from 0 to 1.
+/// The delay of the next group. `fill_ratio` says how full the active memtable is, from 0 to 1.
 pub(crate) fn delay(is_flushing: bool, fill_ratio: f64, tables: usize) -> Duration {
     let of_flush = if is_flushing { (fill_ratio - FULL_FROM) / (1.0 - FULL_FROM) } else { 0.0 };
     let of_merges = tables.saturating_sub(TABLES_FROM) as f64 / (TABLES_MAX - TABLES_FROM) as f64;

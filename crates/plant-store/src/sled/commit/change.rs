@@ -1,4 +1,4 @@
-//! The changes of a group, as the write-ahead log keeps them, and the totals that they lead to.
+//! The changes of a group, as the write-ahead log stores them, and the running totals.
 
 use std::num::Wrapping;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use crate::sled::keys::{MAX_SEQUENCE, plant_key};
 const EVENT: Format = Format { name: "an event", oldest: 1, newest: 1 };
 const GROUP: Format = Format { name: "a record of the write-ahead log", oldest: 1, newest: 1 };
 
-/// What all changes up to an event add up to.
+/// Running totals: the sum of all changes up to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// The sequence number of that event; 0 before the first one.
@@ -27,7 +27,7 @@ pub(crate) struct Totals {
     pub(crate) plants: u64,
     /// The sum of the digests of all plants.
     pub(crate) digest: Digest,
-    /// All events from this number on are stored. Older ones may remain.
+    /// All events from this number on are stored. Some older ones may be too.
     pub(crate) stored_from: u64,
 }
 
@@ -39,7 +39,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Fails when no store gets to these sequence numbers or to this time.
+    /// Fails if no store can reach these sequence numbers or this time.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let Self { last_sequence, last_at_ms, stored_from, .. } = *self;
         check_time(last_at_ms)?;
@@ -71,8 +71,8 @@ fn check_time(at_ms: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sum of the hashes of entries, which does not depend on their order. Digests of different entries are equal with a
-/// chance of one in 2^64; they do not guard against an attacker.
+/// The sum of the hashes of entries, in any order. Digests of different entries are equal with a probability of 2^-64;
+/// they are no protection against an attacker.
 pub(crate) type Digest = Wrapping<u64>;
 
 /// The digest of one entry: an id with the record of the plant, or with its tag.
@@ -85,7 +85,7 @@ fn hash(key: &[u8], value: &[u8]) -> Digest {
     Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
 }
 
-/// A change without its content, and its time.
+/// An event as it is stored: a change without its content, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EventRecord {
     pub(crate) kind: EventKind,
@@ -95,7 +95,7 @@ pub(crate) struct EventRecord {
 }
 
 impl EventRecord {
-    /// More than the bytes of any event.
+    /// An upper bound for the bytes of an event.
     const BYTES: usize = 24;
 
     pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
@@ -109,10 +109,10 @@ impl EventRecord {
     }
 }
 
-/// The changes of one group as the write-ahead log keeps them: enough to apply the group again.
+/// The changes of one group, as the write-ahead log stores them: enough to replay the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChangeGroup {
-    /// The sequence number of the first change's event. Those of the other changes follow without a gap.
+    /// The sequence number of the first change. Those of the other changes follow without a gap.
     pub(crate) first_sequence: u64,
     pub(crate) plants_before: u64,
     pub(crate) digest_before: Digest,
@@ -122,7 +122,7 @@ pub(crate) struct ChangeGroup {
 }
 
 impl ChangeGroup {
-    /// A group of this moment without changes yet, after these totals.
+    /// An empty group of this moment that follows these totals.
     pub(crate) fn after(totals: &Totals, capacity: usize) -> Self {
         Self {
             first_sequence: totals.last_sequence + 1,
@@ -134,7 +134,7 @@ impl ChangeGroup {
     }
 
     pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
-        /// About how many bytes a change takes.
+        /// The usual size of a change, in bytes.
         const CHANGE_BYTES: usize = 96;
         GROUP.encode(self, CHANGE_BYTES * (1 + self.changes.len()))
     }
@@ -151,8 +151,8 @@ impl ChangeGroup {
         Ok(group)
     }
 
-    /// What the changes before this group add up to. Which events are stored is not known, so all of them are taken to be;
-    /// nor is the time of the last one known.
+    /// The totals before this group, as far as the group knows them: all events count as stored, and the time of the
+    /// last one is 0.
     pub(crate) fn totals_before(&self) -> Totals {
         Totals {
             last_sequence: self.first_sequence - 1,
@@ -170,7 +170,7 @@ impl ChangeGroup {
             == (last_sequence + 1, plants, digest)
     }
 
-    /// The plants after its changes; `None` for a deleted plant.
+    /// The plants after the changes; `None` for a deleted plant.
     pub(crate) fn decode_records(&self) -> anyhow::Result<Vec<Option<PlantRecord<'_>>>> {
         let records = self.changes.iter().map(|change| change.record.as_ref());
         records.map(|record| record.map(EncodedPlant::decode).transpose()).collect()
@@ -185,16 +185,15 @@ impl ChangeGroup {
 pub(crate) struct Change {
     pub(crate) kind: EventKind,
     pub(crate) id: i64,
-    /// The tag of the plant before the change.
     pub(crate) tag_before: Option<Box<str>>,
-    /// What the change adds to the digest of all plants: the plant after it, less the plant before.
+    /// The digest of the plant after the change, less the digest of the plant before.
     pub(crate) digest: Digest,
     /// The plant after the change; `None` when it was deleted.
     pub(crate) record: Option<EncodedPlant>,
 }
 
 impl Change {
-    /// The change of a plant from one state, with its tag, to a different one.
+    /// A change of a plant. `tag_before` is the tag in `before`.
     pub(crate) fn new(
         kind: EventKind,
         id: PlantId,
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_an_entry_is_the_same_in_every_version() {
-        // XXH3 has a path for each range of lengths.
+        // XXH3 hashes each range of lengths in its own way.
         for (length, digest) in [
             (0, 3_631_226_311_945_554_131),
             (3, 11_029_246_363_082_579_538),

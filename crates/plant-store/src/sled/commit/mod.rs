@@ -37,7 +37,7 @@ use crate::{DiskShortage, Revision, StoreError};
 
 const MAX_GROUP: usize = 1024;
 
-/// How long the thread polls an empty queue, yielding, for a client that writes alone. Waking the thread would take
+/// How long the thread polls an empty queue, yielding, while one client writes alone. Waking the thread would take
 /// longer.
 const AWAKE: Duration = Duration::from_micros(200);
 
@@ -46,19 +46,19 @@ const ALONE_AFTER: u32 = 8;
 
 pub(crate) type Outcome = Result<Decision, StoreError>;
 
-/// A write, and the sender for its outcome, which is dropped when the store fails.
+/// A write, and the sender for its outcome. The sender is dropped when the store fails.
 pub(crate) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
 
 #[derive(Debug)]
 pub(crate) enum Message {
     Write(WaitingWrite),
-    /// Many writes, and the permit that they hold until they are carried out.
+    /// The writes of an import, and its permit, held until all are carried out.
     Import(Vec<WaitingWrite>, OwnedSemaphorePermit),
-    /// Carry out the waiting writes, report that, and end.
+    /// Carries out the waiting writes, reports that, and ends.
     Close(oneshot::Sender<()>),
 }
 
-/// Takes all waiting messages, at least one. Polls for `awake`, then sleeps until a message comes. Returns false when
+/// Takes all waiting messages, at least one. Polls for `awake`, then sleeps until a message arrives. Returns false once
 /// the queue is closed and empty.
 fn receive(
     messages: &mut mpsc::Receiver<Message>,
@@ -72,11 +72,10 @@ fn receive(
     messages.blocking_recv_many(received, MAX_GROUP) > 0
 }
 
-/// The state of the commit thread.
 pub(crate) struct Committer {
     pub(crate) tree: Arc<MergeTree>,
     pub(crate) write_ahead_log: WriteAheadLog,
-    /// Frees the other segment of the log.
+    /// Flushes memtables, which frees log segments.
     pub(crate) compaction: CompactionThread,
     pub(crate) archive: Option<Arc<Archiver>>,
     pub(crate) changes_in_memory: usize,
@@ -85,7 +84,7 @@ pub(crate) struct Committer {
     pub(crate) metrics: Arc<EngineMetrics>,
 }
 
-/// Starts the commit thread, and a watchdog for that thread. The watchdog ends with the commit thread.
+/// Starts the commit thread and its watchdog. The watchdog ends with the commit thread.
 pub(crate) fn spawn(
     mut committer: Committer,
     mut messages: mpsc::Receiver<Message>,
@@ -109,7 +108,7 @@ pub(crate) fn spawn(
         .name("plant-watchdog".to_owned())
         .spawn(move || {
             let mut watch = Watch::default();
-            // `alive` is dropped when the commit thread ends.
+            // The commit thread drops its end of the channel when it ends.
             while let Err(RecvTimeoutError::Timeout) =
                 commit_thread_alive.recv_timeout(LOOK_INTERVAL)
             {
@@ -145,7 +144,7 @@ impl Committer {
             awake = if alone >= ALONE_AFTER { AWAKE } else { Duration::ZERO };
             while !waiting.is_empty() {
                 if self.health.failure().is_some() {
-                    // The waiting callers learn of the failure when the queue is dropped.
+                    // Dropping the queue tells the waiting callers of the failure.
                     return;
                 }
                 self.commit_and_answer(&mut waiting);
@@ -179,16 +178,16 @@ impl Committer {
             Ok(decided) => {
                 fault::point("before-answers");
                 for (answer, decided) in answers.into_iter().zip(decided) {
-                    // The caller may be canceled.
+                    // The caller may have been canceled.
                     let _ = answer.send(decided);
                 }
             }
-            // A caller whose sender is dropped finds the failure in `health`.
+            // Dropping the senders sends the callers to the failure in `health`.
             Err(cause) => self.health.fail(cause),
         }
     }
 
-    /// Decides each write on the result of the writes before it, and makes the changes durable. After an error, it is
+    /// Decides each write on the result of those before it, and makes the changes durable. After an error, it is
     /// unknown which changes are on disk.
     fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
         fault::point("before-decision");
@@ -231,7 +230,7 @@ impl Committer {
         if !group.changes.is_empty() {
             let payload = payload_of(&group)?;
             if !self.append(&payload)? {
-                // By now there may be room again.
+                // By now the disk may have room again.
                 let shortage = self.disk_space.shortage().unwrap_or(DiskShortage::Space);
                 return Ok(refuse_all(shortage));
             }
@@ -249,8 +248,8 @@ impl Committer {
         Ok(all_decided)
     }
 
-    /// Appends a group to the write-ahead log. Returns false, and appends nothing, when that needs the other segment
-    /// while the disk is full: no table has the changes in that segment yet.
+    /// Appends a group to the write-ahead log. Returns false, and appends nothing, if the disk is full and the group
+    /// needs the other segment, whose changes are in no table yet.
     fn append(&mut self, payload: &[u8]) -> anyhow::Result<bool> {
         let (changes, tables) = {
             let levels = self.tree.read();
@@ -260,10 +259,10 @@ impl Committer {
             if !self.wait_for_compaction()? {
                 return Ok(false);
             }
-            // The wait may have been so long that the store has failed and the callers have got the error.
+            // The store may have failed during a long wait, and the callers may have got the error.
             self.health.check()?;
             if let Some(archive) = &self.archive {
-                // The other segment ends before the memtable that is about to be frozen.
+                // The changes of the other segment end before the memtable that is about to be frozen.
                 let last_in_segment = self.tree.read().first_sequence() - 1;
                 archive.wait_until_archived(last_in_segment);
             }
@@ -288,7 +287,7 @@ impl Committer {
         Ok(true)
     }
 
-    /// Waits until the last memtable is a table. Returns false when the disk is full.
+    /// Waits until the running flush ends. Returns false if the disk is full.
     fn wait_for_compaction(&mut self) -> anyhow::Result<bool> {
         if !self.compaction.is_flushing() {
             return Ok(true);
@@ -306,7 +305,7 @@ impl Committer {
         self.compaction.begin(immutable, totals)
     }
 
-    /// Writes all memtables as tables when the repository closes, so that the next start has nothing to replay.
+    /// Flushes all memtables when the repository closes, so that the next start has nothing to replay.
     fn last_flush(&mut self) -> anyhow::Result<()> {
         fault::point("before-last-flush");
         let mut is_written = self.wait_for_compaction()?;

@@ -1,4 +1,4 @@
-//! Recovery: the groups in the write-ahead log that no table has yet.
+//! Recovery: replays the groups that the write-ahead log has and no table has.
 
 use anyhow::{Context as _, ensure};
 
@@ -6,11 +6,11 @@ use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::health::findings::Findings;
 use crate::sled::memtable::Memtable;
 
-/// Puts the groups after `in_tables` into memtables, oldest first, and returns these with the totals that they lead to. There
-/// is more than one memtable only after a finding: groups between them are lost. `groups` are in no particular order.
+/// Replays the groups after `in_tables`, which are in any order. Returns the memtables, oldest first, and the totals
+/// after them. There is more than one memtable only after a finding: the groups between two memtables are lost.
 ///
-/// When nothing is known of the tables, only the newest groups without a gap are taken: older ones may be remains of
-/// segments that were overwritten, and then tables have newer changes.
+/// If `in_tables` is unknown, only the newest consecutive groups are replayed. Older ones may be left over in segments
+/// that were overwritten, and tables may have newer changes.
 pub(crate) fn replay(
     in_tables: Option<Totals>,
     groups: Vec<ChangeGroup>,
@@ -29,7 +29,7 @@ pub(crate) fn replay(
             totals.last_sequence
         ))?;
     }
-    // A segment that is being overwritten still ends with older groups.
+    // The end of a segment may still have groups from its previous use.
     runs.retain(|run| run.last_sequence() > in_tables.last_sequence);
     let mut memtables = Vec::with_capacity(runs.len());
     for run in runs {
@@ -50,13 +50,13 @@ pub(crate) fn replay(
     Ok((memtables, totals))
 }
 
-/// The newest of these groups without a gap between them, oldest first.
+/// The newest run of consecutive groups, oldest first.
 pub(crate) fn newest_run(groups: &[ChangeGroup]) -> Vec<ChangeGroup> {
     let newest = consecutive(groups.to_vec()).pop();
     newest.map_or_else(Vec::new, |run| [run.0].into_iter().chain(run.1).collect())
 }
 
-/// Groups without a gap between them: the first one, and the others.
+/// Consecutive groups: the first one, and the others.
 struct ConsecutiveGroups(ChangeGroup, Vec<ChangeGroup>);
 
 impl ConsecutiveGroups {
@@ -68,7 +68,7 @@ impl ConsecutiveGroups {
         self.0.totals_before()
     }
 
-    /// The memtable of the groups after these totals, and the totals that the memtable leads to.
+    /// Applies the groups after `totals` to a new memtable. Returns the memtable and the totals after it.
     fn apply(self, mut totals: Totals) -> anyhow::Result<(Memtable, Totals)> {
         let in_tables = totals.last_sequence;
         let mut memtable = Memtable::after(in_tables);
@@ -83,7 +83,7 @@ impl ConsecutiveGroups {
     }
 }
 
-/// The stretches of groups without a gap between them, oldest first.
+/// Splits groups into runs of consecutive ones, oldest first.
 fn consecutive(mut groups: Vec<ChangeGroup>) -> Vec<ConsecutiveGroups> {
     groups.sort_unstable_by_key(|group| group.first_sequence);
     let mut runs: Vec<ConsecutiveGroups> = Vec::new();

@@ -1,14 +1,14 @@
-//! The write-ahead log: a group is on disk here before its writes are answered.
+//! The write-ahead log: every group is on disk here before its writes are answered.
 //!
-//! The log's two segments are the files `journal.0` and `journal.1` (the names are part of the on-disk format). They
-//! have a fixed size, are created once and are overwritten in turn, so a sync never writes a new file length. While
-//! one segment fills, the memtable of the other is written as a table, which frees that segment. A record is one write and
+//! The log has two segments, the files `journal.0` and `journal.1` (the names are part of the on-disk format). They
+//! have a fixed size, are created once and overwritten in turn, so a sync never writes a new file length. While one
+//! segment fills, the memtable of the other is flushed to a table, which frees that segment. An append is one write and
 //! one `fdatasync`.
 //!
-//! A segment begins with a salt. A record begins at a multiple of [`ALIGNMENT`]: a head (magic, length, CRC-32 of salt
-//! and payload), then the payload (a [`ChangeGroup`]). Recovery also searches the remains of older records for whole
-//! records, and clients choose some of those bytes. The salt is random and no client ever sees it, so no client can
-//! forge a record.
+//! A segment begins with a salt. Each record begins at a multiple of [`ALIGNMENT`]: a header (magic, length, CRC-32 of
+//! salt and payload), then the payload (a [`ChangeGroup`]). Recovery searches for whole records even between the
+//! remains of older ones, and some of those bytes come from clients. The salt is random and never shown, so no client
+//! can forge a record.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -22,7 +22,7 @@ use crate::sled::commit::change::ChangeGroup;
 use crate::sled::health::findings::Findings;
 use crate::sled::regular_file::{create, open_own, read_own, remove_if_there};
 
-/// The size of a segment, in bytes. Larger segments make compaction cheaper, and a replay after a kill longer.
+/// The size of a segment, in bytes. Larger segments make compaction cheaper, and the replay after a kill longer.
 pub(crate) const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The size of both segments.
@@ -40,7 +40,7 @@ const ALIGNMENT: usize = 8;
 pub(crate) struct WriteAheadLog {
     segments: [Segment; 2],
     current: usize,
-    /// Where the next record goes, in bytes from the start of the current segment.
+    /// The offset of the next record in the current segment, in bytes.
     position: usize,
 }
 
@@ -50,10 +50,10 @@ struct Segment {
     salt: [u8; SALT_BYTES],
 }
 
-/// The salts of both segments, one after the other. The manifest keeps them, to recognize the log that belongs to it.
+/// The salts of both segments, one after the other. The manifest stores them to recognize its log.
 pub(crate) type Salts = [u8; 2 * SALT_BYTES];
 
-/// Makes empty segments. Fails when existing ones are in use: then their database is missing.
+/// Makes empty segments. Fails if existing ones are in use, because their database is then missing.
 pub(crate) fn make(directory: &Path) -> anyhow::Result<Salts> {
     let mut salts = Salts::default();
     getrandom::fill(&mut salts).context("the system gives no random bytes")?;
@@ -81,13 +81,12 @@ pub(crate) fn make(directory: &Path) -> anyhow::Result<Salts> {
     Ok(salts)
 }
 
-/// Whether a segment has a record. Any bytes in a file as long as a segment count: its salt may be damaged.
+/// Whether a segment has a record. In a file as long as a segment, any byte counts, because the salt may be damaged.
 fn is_in_use(segment: &[u8]) -> bool {
     let has_bytes = || segment.iter().skip(SALT_BYTES).any(|byte| *byte != 0);
     (segment.len() == SEGMENT_BYTES && has_bytes()) || !whole_records(segment).is_empty()
 }
 
-/// What the log holds.
 #[derive(Debug, Default)]
 pub(crate) struct LogContent {
     segments: [SegmentContent; 2],
@@ -100,7 +99,7 @@ struct SegmentContent {
 }
 
 impl LogContent {
-    /// All groups, in no particular order.
+    /// All groups, in any order.
     pub(crate) fn into_groups(self) -> Vec<ChangeGroup> {
         self.segments.into_iter().flat_map(|segment| segment.groups).collect()
     }
@@ -111,8 +110,8 @@ pub(crate) fn is_in(directory: &Path) -> bool {
     paths(directory).iter().any(|path| path.exists())
 }
 
-/// Reads all whole records, even in a damaged segment. The segments must have the salts that the manifest names, if those
-/// are known: a log of another database has no record with their checksums.
+/// Reads all whole records, even of a damaged segment. The segments must have the manifest's salts, if these are known:
+/// in the log of another database, no record has a matching checksum.
 pub(crate) fn read(
     directory: &Path,
     salts: Option<Salts>,
@@ -146,7 +145,7 @@ pub(crate) fn read(
     Ok(content)
 }
 
-/// Syncs before it reads: a kill may have come between a write and its sync, and recovery relies on the data that it
+/// Syncs the file before reading it: a kill may have come between a write and its sync, and recovery relies on what it
 /// reads.
 fn read_synced(path: &Path) -> anyhow::Result<Vec<u8>> {
     let read = || {
@@ -207,7 +206,6 @@ fn record_bytes(payload_bytes: usize) -> usize {
     (HEAD_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// The payload of a group's record.
 pub(crate) fn payload_of(group: &ChangeGroup) -> anyhow::Result<Vec<u8>> {
     let payload = group.encode()?;
     ensure!(
@@ -218,7 +216,6 @@ pub(crate) fn payload_of(group: &ChangeGroup) -> anyhow::Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// The record of a payload in the segment with this salt.
 pub(crate) fn record(salt: [u8; SALT_BYTES], payload: &[u8]) -> anyhow::Result<Vec<u8>> {
     let length = u32::try_from(payload.len())?.to_be_bytes();
     let crc = salted_crc(salt, payload).to_be_bytes();
@@ -228,9 +225,9 @@ pub(crate) fn record(salt: [u8; SALT_BYTES], payload: &[u8]) -> anyhow::Result<V
 }
 
 impl WriteAheadLog {
-    /// Opens the log, which holds this content, for writing at the start of a segment. Tables must have everything in the
-    /// log before the first write. Writing begins with the segment that does not hold the newest record, so that this
-    /// record stays until a newer one is written.
+    /// Opens the log for writing at the start of a segment. Before the first write, all changes of the log must be in
+    /// tables. Writing begins with the segment that does not hold the newest record, so that this record stays until a
+    /// newer one is written.
     pub(crate) fn open(directory: &Path, content: &LogContent) -> anyhow::Result<Self> {
         let open = |path: &Path, salt| {
             let file = open_own(path, File::options().write(true));
@@ -253,13 +250,13 @@ impl WriteAheadLog {
         self.position as f64 / SEGMENT_BYTES as f64
     }
 
-    /// Continues in the other segment. Tables must have everything in that one.
+    /// Continues in the other segment, whose changes must be in tables.
     pub(crate) fn switch_segment(&mut self) {
         self.current = 1 - self.current;
         self.position = SALT_BYTES;
     }
 
-    /// Writes the record of a payload. When this returns, the record is on disk.
+    /// Appends the record of a payload. The record is on disk when this returns.
     pub(crate) fn append(&mut self, payload: &[u8]) -> anyhow::Result<()> {
         let Segment { file, salt } = &self.segments[self.current];
         let record = record(*salt, payload)?;

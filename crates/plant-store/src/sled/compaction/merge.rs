@@ -1,4 +1,4 @@
-//! Merges levels: of a key that several have, the newest entry counts.
+//! Merges levels: for each key, the entry of the newest level wins.
 
 use std::array;
 use std::cmp::Ordering;
@@ -11,7 +11,6 @@ use crate::sled::tables::{Entries, Entry, EntrySink, EntrySource, Level, Map, Ta
 /// The tables of a database, newest first.
 pub(crate) type Tables = Arc<[Arc<Table>]>;
 
-/// Tables as levels.
 pub(crate) fn levels_of(tables: &[Arc<Table>]) -> Vec<Arc<dyn Level>> {
     tables.iter().map(|table| Arc::clone(table) as Arc<dyn Level>).collect()
 }
@@ -21,7 +20,7 @@ pub(crate) fn levels_of(tables: &[Arc<Table>]) -> Vec<Arc<dyn Level>> {
 pub(crate) struct Merge {
     /// Newest first.
     cursors: Vec<Box<dyn Entries>>,
-    /// The cursors whose entries are consumed. The first of them had the newest.
+    /// The cursors at the current key, newest first. The next call advances them.
     consumed: Vec<usize>,
 }
 
@@ -42,18 +41,17 @@ impl Merge {
         Self { cursors, consumed }
     }
 
-    /// The next entry.
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<Entry<'_>>> {
         self.advance()?;
         Ok(self.entry())
     }
 
-    /// The current entry. Of several levels with its key, the newest has the value.
+    /// The current entry, from the newest level that has its key.
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.entries().next()
     }
 
-    /// The next tag, and the sum of its counts over all levels. Only for the tags.
+    /// The next tag, with the sum of its counts over all levels. Only for [`Map::Tags`].
     pub(crate) fn next_count(&mut self) -> anyhow::Result<Option<(&str, i64)>> {
         self.advance()?;
         let Some((tag, _)) = self.entry() else { return Ok(None) };
@@ -69,7 +67,7 @@ impl Merge {
         self.consumed.iter().filter_map(|cursor| self.cursors[*cursor].entry())
     }
 
-    /// Moves to the next key. After an error, the next call continues behind the damage.
+    /// Moves to the next key. After an error, the next call continues after the damage.
     fn advance(&mut self) -> anyhow::Result<()> {
         while let Some(cursor) = self.consumed.last() {
             self.cursors[*cursor].advance()?;
@@ -92,16 +90,15 @@ impl Merge {
     }
 }
 
-/// The entries that levels come to, map by map.
+/// The merged entries of levels, map by map.
 pub(crate) struct MergedEntries {
     /// Newest first.
     levels: Vec<Arc<dyn Level>>,
-    /// The map that is being merged.
     current: Option<(Map, Merge)>,
     maps: array::IntoIter<Map, { Map::COPIED.len() }>,
-    /// Whether no level is older. Then nothing is left for a removal to hide.
+    /// Whether no level is older, so that tombstones can be dropped.
     is_oldest: bool,
-    /// Older events are left out.
+    /// Events before this number are dropped.
     stored_from: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A merge in a thread of its own, so that memtables become tables meanwhile.
+//! A merge on a thread of its own, so that flushes go on meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::tables::seal::Advances;
 use crate::sled::tables::{EntrySource as _, Table};
 
-/// How many input entries a merge reads before it checks whether it is abandoned. The check at each block is not enough, because
-/// forgotten entries fill no block.
+/// How many input entries a merge reads before it checks whether it is abandoned. Checking at each block is not enough,
+/// because dropped entries fill no block.
 const ENTRIES_BETWEEN_CHECKS: usize = 1024;
 
-/// A merge whose result is not shown to readers yet. A drop abandons the merge, and waits for its thread.
+/// A merge whose result readers do not see yet. Dropping it abandons the merge, and waits for its thread.
 pub(crate) struct MergeUnderWay {
     /// The number of the result.
     pub(crate) number: u64,
     pub(crate) inputs: Tables,
-    /// Present until the end.
+    /// Present until [`Self::end`].
     thread: Option<JoinHandle<anyhow::Result<Table>>>,
     is_abandoned: Arc<AtomicBool>,
 }
 
 impl MergeUnderWay {
-    /// Begins to merge neighboring tables; `is_oldest` says whether no table is older. Events before `stored_from` are left
-    /// out.
+    /// Begins to merge neighboring tables. `is_oldest` says whether no table is older. Drops events before
+    /// `stored_from`.
     pub(crate) fn begin(
         files: Files,
         metrics: Arc<EngineMetrics>,
@@ -49,7 +49,7 @@ impl MergeUnderWay {
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let goes_on: Advances = {
             let is_abandoned = Arc::clone(&is_abandoned);
-            // Not told to the watchdog: a merge that goes on must not hide a memtable that hangs.
+            // Does not tell the watchdog: the progress of a merge must not hide a flush that hangs.
             Arc::new(move || {
                 fault::point("in-merge");
                 ensure!(!is_abandoned.load(Ordering::Relaxed), "the merge is abandoned");
@@ -80,12 +80,12 @@ impl MergeUnderWay {
         self.inputs.iter().any(|input| input.metadata.number == table.metadata.number)
     }
 
-    /// Lets the thread end soon, without its result.
+    /// Makes the thread end soon, without a result.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the end. Returns the sealed result; `None` if the merge was abandoned before.
+    /// Waits for the thread. Returns the sealed result, or `None` if the merge was abandoned.
     pub(crate) fn end(&mut self) -> anyhow::Result<Option<Table>> {
         let thread = self.thread.take().context("a merge ends twice")?;
         match thread.join().unwrap_or_else(|_| Err(anyhow!("a merge panicked"))) {
@@ -98,7 +98,7 @@ impl MergeUnderWay {
 impl Drop for MergeUnderWay {
     fn drop(&mut self) {
         self.abandon();
-        // A thread that still merged would write to a folder that the next open in this process uses.
+        // A thread that still runs would write to a folder that the next open in this process uses.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

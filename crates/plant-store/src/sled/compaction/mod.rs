@@ -1,4 +1,4 @@
-//! Compaction: an immutable memtable becomes a table, and tables of similar size are merged into one.
+//! Compaction: flushes immutable memtables to tables, and merges tables of similar size.
 
 pub(crate) mod merge;
 mod merge_under_way;
@@ -26,10 +26,10 @@ use crate::sled::memtable::Memtable;
 use crate::sled::tables::Table;
 use crate::sled::tree::{MergeTree, with_newest};
 
-/// How long to wait between two looks at merges.
+/// The interval between checks of the running merges.
 pub(crate) const MERGE_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The only writer of the manifest in an open database. Its thread and those of its merges write tables.
+/// The only writer of the manifest of an open database. Only its thread and those of its merges write tables.
 pub(crate) struct Compactor {
     pub(crate) files: Files,
     pub(crate) manifest: Manifest,
@@ -37,12 +37,12 @@ pub(crate) struct Compactor {
     events: EventLog,
     disk_space: Arc<DiskSpace>,
     metrics: Arc<EngineMetrics>,
-    /// A merge of older tables may take minutes. Newer tables are merged meanwhile, so that they do not pile up.
+    /// Several, because a merge of older tables may take minutes, and newer tables must not pile up meanwhile.
     merges: Vec<MergeUnderWay>,
 }
 
 impl Compactor {
-    /// The compactor of the tables that the manifest names and the tree has.
+    /// A compactor of the tables that the manifest names and the tree holds.
     pub(crate) fn new(
         files: Files,
         manifest: Manifest,
@@ -54,9 +54,9 @@ impl Compactor {
         Self { files, manifest, tree, events, disk_space, metrics, merges: Vec::new() }
     }
 
-    /// Writes a memtable, whose last event leads to `totals`, as a table.
+    /// Flushes a memtable. `totals` are those after its last event.
     pub(crate) fn flush(&mut self, memtable: &Memtable, totals: Totals) -> anyhow::Result<()> {
-        // On a full disk, that may take days. A failure of the store ends the wait.
+        // On a full disk, this wait may last for days. A failure of the store ends it.
         loop {
             self.look_at_merges()?;
             if !self.disk_space.is_full() {
@@ -74,8 +74,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// Looks at the room on the disk and at the merges: begins one that is due, and ends one that is done. On a full disk,
-    /// abandons all others: their files must not keep the disk full. Returns whether there are merges.
+    /// Checks the disk space and the merges: ends a finished one, and begins one that is due. On a full disk, abandons
+    /// all others, whose files must not keep the disk full. Returns whether there are merges.
     pub(crate) fn look_at_merges(&mut self) -> anyhow::Result<bool> {
         if let Some(done) = self.merges.iter().position(MergeUnderWay::is_done) {
             let merge = self.merges.remove(done);
@@ -90,8 +90,7 @@ impl Compactor {
         Ok(!self.merges.is_empty())
     }
 
-    /// Begins to merge the tables that should be one, if there are any newer than those in merges, and the disk has
-    /// room.
+    /// Begins a merge if one is due among the tables newer than those being merged, and the disk has room.
     fn begin_merge(&mut self) -> anyhow::Result<()> {
         let tables = self.tree.tables();
         let is_free = |table: &&Arc<Table>| self.merges.iter().all(|merge| !merge.has_input(table));
@@ -105,7 +104,7 @@ impl Compactor {
             inputs.iter().map(|input| input.metadata.bytes).sum()
         };
         let of_merges: Vec<_> = self.merges.iter().flat_map(|merge| merge.inputs.iter()).collect();
-        // On a small disk, the newer ones alone may fit.
+        // On a small disk, only the newer inputs may fit.
         while !self.disk_space.has_room_for(bytes_of(&of_merges) + bytes_of(&free[inputs.clone()]))
         {
             inputs.end -= 1;
@@ -121,13 +120,13 @@ impl Compactor {
         let (files, metrics) = (self.files.clone(), Arc::clone(&self.metrics));
         match MergeUnderWay::begin(files, metrics, number, inputs, is_oldest, stored_from) {
             Ok(merge) => self.merges.push(merge),
-            // The system has no thread to spare now.
+            // The system has no thread left for now.
             Err(cause) => log::warn!("tables are merged later: {cause:#}"),
         }
         Ok(())
     }
 
-    /// Puts the result of a merge in the place of its inputs, or removes what an abandoned one has written.
+    /// Replaces the inputs of a merge by its result, or removes what an abandoned merge has written.
     fn end_merge(&mut self, mut merge: MergeUnderWay) -> anyhow::Result<()> {
         let Some(table) = merge.end()? else { return self.files.remove_table(merge.number) };
         let mut tables = self.tree.tables().to_vec();
@@ -140,7 +139,7 @@ impl Compactor {
         self.files.write_manifest(&self.manifest)?;
         fault::point("before-merge-shown");
         self.tree.merged(tables.into());
-        // Oldest first: a removal in a newer input must outlive what it hides, for an export without the manifest.
+        // Oldest first: a tombstone in a newer input must outlive what it hides, for an export without the manifest.
         for input in merge.inputs.iter().rev() {
             fault::point("before-input-removed");
             // Readers may still have the table open.
@@ -150,7 +149,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Ends all merges, and removes what they have written.
+    /// Abandons all merges, and removes what they have written.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.merges.iter().for_each(MergeUnderWay::abandon);
         mem::take(&mut self.merges).into_iter().try_for_each(|merge| {
@@ -161,7 +160,7 @@ impl Compactor {
     }
 }
 
-/// Writes a memtable as a table, and the manifest that names it. Returns when both are on disk.
+/// Writes a memtable as a table, and the manifest that names the table. Both are on disk when this returns.
 pub(crate) fn write_table(
     files: &Files,
     manifest: &mut Manifest,
@@ -199,10 +198,10 @@ mod tests {
     use crate::sled::reader::PlantReader;
     use crate::{EventKind, EventRetention};
 
-    /// A merge of four memtables takes some tenths of a second.
+    /// Enough for a merge of four memtables to take some tenths of a second.
     const PLANTS_OF_A_MEMTABLE: usize = 20_000;
 
-    /// Writes a memtable of new plants as a table.
+    /// Flushes a memtable of new plants.
     fn flush_next(compactor: &mut Compactor) {
         let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
         for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
@@ -237,7 +236,7 @@ mod tests {
         FreeRoom { bytes: free_bytes.load(Ordering::Relaxed), ..FreeRoom::UNKNOWN }
     }
 
-    /// A compactor of four tables, which are due to become one.
+    /// A compactor with four tables, which are due to be merged.
     fn with_four_tables(free_room: fn(&File) -> FreeRoom) -> (TempDir, Compactor) {
         let folder = tempfile::tempdir().expect("a folder");
         let directory = folder.path().to_owned();
@@ -299,11 +298,11 @@ mod tests {
         wait_until(|| tables() > 4);
         FREE.store(0, Ordering::Relaxed);
         thread::scope(|scope| {
-            // The end of the scope waits for the flush, also when an assertion fails.
+            // The scope waits for the flush even if an assertion fails, so the room must come back.
             let _room = RoomOnDrop(&FREE);
             let flushing = scope.spawn(|| flush_next(&mut compactor));
             wait_until(|| tables() <= 4);
-            // A flush that waits looks again and again whether there is room.
+            // A waiting flush checks the room again and again.
             let looks = LOOKS.load(Ordering::Relaxed);
             wait_until(|| LOOKS.load(Ordering::Relaxed) >= looks + 3);
             assert!(!flushing.is_finished(), "the memtable was written to a full disk");

@@ -1,24 +1,24 @@
-//! Which tables are merged: size-tiered compaction.
+//! Size-tiered compaction: chooses the tables to merge.
 
 use std::ops::Range;
 
 /// How many neighboring tables of similar size are merged.
 const TABLES_OF_A_MERGE: usize = 4;
 
-/// Tables are of similar size when they have the same tier. A table of the next tier has this many times the bytes.
+/// Tables of one tier count as similar in size. Each tier has tables this many times as large as the tier before.
 const TIER_FACTOR: u64 = 4;
 
-/// A table of at most this many bytes has tier 0: about what a full memtable makes.
+/// A table with fewer bytes has tier 0. A full memtable makes about that many.
 const TIER_0_BYTES: u64 = 12 * 1024 * 1024;
 
-/// All tables are merged when their entries are more than twice the plants, and this many more: updates and removals
-/// have then left much that is obsolete.
+/// All tables are merged when they have more entries than twice the plants plus this number, because at least half of
+/// the entries are then obsolete.
 const OBSOLETE_ENTRIES: u64 = 1_000_000;
 
-/// Which neighboring tables should be one, if any.
+/// The neighboring tables to merge, if any.
 ///
-/// `tables` has the size in bytes and the entries of plants of each table, newest first; `plants` is how many plants there
-/// are.
+/// `tables` has the size in bytes and the number of plant entries of each table, newest first. `plants` is the number
+/// of plants.
 pub(crate) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Range<usize>> {
     let entries: u64 = tables.iter().map(|(_, entries)| entries).sum();
     if tables.len() > 1 && entries > 2 * plants + OBSOLETE_ENTRIES {
@@ -30,8 +30,8 @@ pub(crate) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Rang
     (0..=greatest).find_map(|tier| neighbors(&tiers, tier, TABLES_OF_A_MERGE))
 }
 
-/// The first stretch without a larger tier in between that has at least so many of this tier: from the first of them to the last,
-/// with the smaller ones in between.
+/// The first run, from one element of `tier` to another, that has at least `at_least` of them and none of a greater
+/// tier. Lesser tiers in between belong to it.
 pub(crate) fn neighbors(tiers: &[u32], tier: u32, at_least: usize) -> Option<Range<usize>> {
     let mut begin = 0;
     for stretch in tiers.split(|one| *one > tier) {
@@ -58,7 +58,8 @@ mod tests {
     const FLUSHED_BYTES: u64 = 10 * 1024 * 1024;
     const FLUSHED_PLANTS: u64 = 70_000;
 
-    /// Flushes memtables of new plants, and merges in between. Returns the tables, and how often each plant was written.
+    /// Flushes memtables of new plants, with merges in between. Returns the tables, and the average writes of each
+    /// plant.
     fn after(flushes: u64) -> (Vec<(u64, u64)>, u64) {
         let (mut tables, mut written) = (Vec::new(), 0);
         for flush in 1..=flushes {

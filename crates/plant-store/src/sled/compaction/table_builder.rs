@@ -1,4 +1,4 @@
-//! Builds a table of entries: writes them, and with them the search index of their plants.
+//! Builds a table: writes its entries and the search index of its plants.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub(crate) struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Begins a table of at most this many plants in a folder that is not there yet.
+    /// Begins a table of at most this many plants in a new folder.
     pub(crate) fn create(
         folder: PathBuf,
         plants: usize,
@@ -24,7 +24,7 @@ impl TableBuilder {
         Ok(Self { table, index: IndexBuilder::default(), plant_entries: 0 })
     }
 
-    /// Writes the rest of the table, which has the changes of these sequence numbers.
+    /// Writes the rest of the table. `sequences` are those of its first and its last change.
     pub(crate) fn finish(mut self, sequences: (u64, u64)) -> anyhow::Result<Unsealed> {
         let entries = self.index.take_chunk()?;
         self.write_index(entries)?;

@@ -1,7 +1,7 @@
-//! The thread of compaction.
+//! The compaction thread.
 //!
-//! Merges have threads of their own, so a memtable never waits long. Once the manifest on disk names the table of a memtable,
-//! the segment of the write-ahead log with the same changes may be overwritten.
+//! Merges run on threads of their own, so a flush never waits long for them. Once the manifest on disk names the table
+//! of a memtable, the log segment with the same changes may be overwritten.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::sled::health::disk_space::DiskSpace;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
 use crate::sled::memtable::Memtable;
 
-/// A memtable to write as a table, and the totals that its last event leads to.
+/// A memtable to flush, and the totals after its last event.
 type Order = (Arc<Memtable>, Totals);
 
-/// The commit thread's end of the compaction thread. The compaction thread starts with the store, because a commit must
-/// not fail when the system can start no more threads.
+/// The commit thread's handle of the compaction thread. The compaction thread starts with the store, so that a commit
+/// cannot fail because the system has no thread left.
 #[derive(Debug)]
 pub(crate) struct CompactionThread {
     orders: SyncSender<Order>,
-    /// One report for each memtable that has become a table. Disconnected by a failure.
+    /// One report for each flushed memtable. A failure disconnects the channel.
     reports: Receiver<()>,
     is_flushing: bool,
 }
 
 impl CompactionThread {
-    /// Starts the thread, which ends when this is dropped. A compaction that fails or panics fails the store at once:
-    /// the commit thread may not ask for a report for a long time.
+    /// Starts the thread, which ends when the handle is dropped. A compaction that fails or panics fails the store at
+    /// once, because the commit thread may not ask for a report for a long time.
     pub(crate) fn start(
         mut compactor: Compactor,
         health: Arc<StoreHealth>,
@@ -50,7 +50,7 @@ impl CompactionThread {
                     }
                 };
                 note(ended);
-                // Tells the commit thread that no report comes: on a bad disk, a merge may take long to end.
+                // Tells the commit thread that no report will come: on a bad disk, ending the merges may take long.
                 drop((ordered, report));
                 let ended = panic::catch_unwind(AssertUnwindSafe(|| compactor.end()));
                 note(ended.unwrap_or_else(|_| Err(anyhow!("it panicked"))));
@@ -59,20 +59,19 @@ impl CompactionThread {
         Ok((Self { orders, reports, is_flushing: false }, thread))
     }
 
-    /// Begins to write a memtable, whose last event leads to `totals`, as a table. The one before must be written.
+    /// Begins a flush. `totals` are those after the memtable's last event. The previous flush must have ended.
     pub(crate) fn begin(&mut self, memtable: Arc<Memtable>, totals: Totals) -> anyhow::Result<()> {
         self.orders.send((memtable, totals)).map_err(|_| thread_has_ended())?;
         self.is_flushing = true;
         Ok(())
     }
 
-    /// Whether a memtable is still being written.
     pub(crate) fn is_flushing(&mut self) -> bool {
         self.is_flushing &= self.reports.try_recv().is_err();
         self.is_flushing
     }
 
-    /// Waits until the last memtable is a table. Returns false at once when the disk is full: that may then take days.
+    /// Waits for the flush. Returns false at once if the disk is full, because the flush may then take days.
     pub(crate) fn wait(&mut self, disk_space: &DiskSpace) -> anyhow::Result<bool> {
         while self.is_flushing {
             match self.reports.recv_timeout(LOOK_INTERVAL) {
@@ -86,7 +85,7 @@ impl CompactionThread {
     }
 }
 
-/// Carries out orders until there will be no more, and merges tables in between.
+/// Carries out orders until their sender is dropped, and merges tables in between.
 fn run(
     compactor: &mut Compactor,
     orders: &Receiver<Order>,

@@ -1,11 +1,11 @@
-//! A memtable as a level: what a backup and an inspection read of the newest changes.
+//! A memtable as a level: how backups and inspections read the newest changes.
 
 use std::sync::Arc;
 
 use super::Memtable;
 use crate::sled::tables::{Entries, Entry, EntrySink, Level, Map};
 
-/// A key, and its value; `None` removes the key.
+/// A key and its value. `None` is a tombstone, which removes the key.
 type OwnedEntry = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// The entries of each map, in the order of their keys.

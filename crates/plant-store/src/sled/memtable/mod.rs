@@ -1,7 +1,7 @@
-//! Memtables: the newest changes, which are on disk in the write-ahead log and not in a table yet.
+//! Memtables: the newest changes, which are in the write-ahead log on disk and in no table yet.
 //!
-//! Changes gather in the active memtable until it, or its segment of the log, is full. Then it becomes immutable, and is
-//! written as a table while the next memtable fills along with the other segment.
+//! Changes go to the active memtable until it, or its log segment, is full. It then becomes immutable and is flushed to
+//! a table, while the next memtable fills along with the other segment.
 
 pub(crate) mod level;
 mod sorted_map;
@@ -25,7 +25,7 @@ pub(crate) struct Memtable {
     pub(crate) first_sequence: u64,
     /// Each changed plant in its newest state; `None` when it was deleted.
     pub(crate) plants: SortedMap<Option<EncodedPlant>>,
-    /// For each tag that a plant has gained or lost: how many more plants have the tag.
+    /// By how much the changes alter the number of plants with each tag.
     pub(crate) tag_counts: TagCounts,
     /// The texts of the changed plants, for searches.
     pub(crate) texts: TextLog,
@@ -44,7 +44,7 @@ impl Memtable {
         }
     }
 
-    /// Adds the next group, whose changes lead to these plants.
+    /// Adds the next group. `plants` are the plants after its changes.
     pub(crate) fn apply(
         &mut self,
         group: &ChangeGroup,
@@ -69,14 +69,14 @@ impl Memtable {
     }
 
     fn count_tag(&mut self, tag: &str, more: i64) {
-        // Almost always the tag is known, and `entry` would copy it.
+        // The tag is almost always present, and `entry` would copy it.
         match self.tag_counts.get_mut(tag) {
             Some(count) => *count += more,
             None => drop(self.tag_counts.insert(tag.into(), more)),
         }
     }
 
-    /// Writes all entries, without the events before `stored_from`.
+    /// Writes all entries except events before `stored_from`.
     pub(crate) fn write_to(
         &self,
         sink: &mut impl EntrySink,
@@ -115,7 +115,7 @@ pub(crate) struct Run {
     pub(crate) next: Option<PlantId>,
 }
 
-/// About `about` changes of memtables, newest first, from an id on.
+/// The changed plants from an id on, about `about` of them. `memtables` are newest first.
 pub(crate) fn run<'a>(
     memtables: impl Iterator<Item = &'a Memtable> + Clone,
     from: PlantId,
@@ -128,7 +128,7 @@ pub(crate) fn run<'a>(
     let changes =
         plants.flat_map(|changes| changes.from(from).take_while(|(id, _)| is_in_run(*id)));
     let mut entries: Vec<_> = changes.map(|(id, value)| (id, value.clone())).collect();
-    // The sort is stable, so the newest change of each plant comes first, and stays.
+    // The sort is stable: the newest change of each plant comes first, and `dedup` keeps it.
     entries.sort_by_key(|(id, _)| *id);
     entries.dedup_by_key(|(id, _)| *id);
     Run { entries, next }

@@ -1,12 +1,12 @@
-//! A map in the order of ids, for memtables: its lookups touch few cache lines.
+//! A map ordered by id, for memtables. Its lookups touch few cache lines.
 
 use plant_domain::PlantId;
 
-/// A larger leaf has more entries to move for an insertion; smaller ones make the array of first ids longer.
+/// Insertions into larger leaves move more entries; smaller leaves make the array of first ids longer.
 const LEAF_MAX_ENTRIES: usize = 64;
 
-/// A B-tree of two levels, enough for some hundred thousand entries. `BTreeMap` has small nodes that hold values beside
-/// the ids. A lookup passes five of them and misses the cache in most, so that a create of a random id costs a tenth more
+/// A B-tree of two levels, enough for some hundred thousand entries. The nodes of `BTreeMap` are small and hold values
+/// beside the ids: a lookup passes five of them, mostly cache misses, and a create of a random id takes a tenth more
 /// processor time.
 #[derive(Clone, Debug)]
 pub(crate) struct SortedMap<T> {
@@ -55,7 +55,7 @@ impl<T> SortedMap<T> {
                 leaf.values.insert(place, value);
                 self.len += 1;
                 if leaf.ids.len() > LEAF_MAX_ENTRIES {
-                    // Ascending ids leave full leaves behind.
+                    // Leaves stay full if ids ascend.
                     let is_appended = place == LEAF_MAX_ENTRIES;
                     self.split(index, if is_appended { place } else { LEAF_MAX_ENTRIES / 2 });
                 }
@@ -76,7 +76,7 @@ impl<T> SortedMap<T> {
         self.leaves.iter().flat_map(Leaf::entries)
     }
 
-    /// The index of the leaf that has the id, or takes it.
+    /// The index of the leaf that holds the id, or should.
     fn leaf_of(&self, id: PlantId) -> usize {
         self.first_ids.partition_point(|first| *first <= id).saturating_sub(1)
     }

@@ -1,7 +1,5 @@
-//! The counts of tags: how many plants have each tag.
-//!
-//! Each level stores by how much its changes altered the number of plants with each tag; the levels add up to that number. So a
-//! write never reads a count.
+//! The counts of tags. Each level stores by how much its changes alter the number of plants with each tag; the sum over
+//! all levels is that number. So a write never reads a count.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +7,6 @@ use anyhow::Context as _;
 
 use crate::format::whole;
 
-/// By how much the number of plants with each tag has grown.
 pub(crate) type TagCounts = BTreeMap<Box<str>, i64>;
 
 /// The counts of consecutive tags.
@@ -19,7 +16,7 @@ pub(crate) struct TagCountRun {
     pub(crate) end: Option<Box<str>>,
 }
 
-/// Adds the count that one table has.
+/// Adds the count in a table.
 pub(crate) fn add_count(sum: i64, value: Option<&[u8]>) -> anyhow::Result<i64> {
     let count = value.and_then(|value| whole(value).ok()).context("a count of a tag is damaged")?;
     sum.checked_add(count).context("a count of a tag is too great")
