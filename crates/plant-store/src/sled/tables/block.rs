@@ -1,7 +1,7 @@
 //! Blocks: consecutive entries of one map of a table, the values that sled holds.
 //!
-//! A block is its entries by ascending key. An entry is an [`EntryHead`], as postcard writes it, the key without the part
-//! that it shares with the key before, and the value. Backups hold the same blocks.
+//! A block has entries in ascending key order. An entry is an [`EntryHead`], encoded by postcard, then the key without
+//! the prefix that it shares with the key before, then the value. Backups have the same blocks.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -10,18 +10,18 @@ use std::ops::{Deref, Range};
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
-/// A block is complete at this size, in bytes. sled keeps 8 to 16 blocks in a page, the unit of its reads: larger blocks
-/// make these slower, and smaller ones make writes slower.
+/// A block is complete at this size, in bytes. sled reads whole pages, which have 8 to 16 blocks: larger blocks make
+/// reads slower, and smaller ones make writes slower.
 const BLOCK_BYTES: usize = 1024;
 
 /// Lengths in bytes.
 #[derive(Serialize, Deserialize)]
 struct EntryHead {
-    /// How much of the key is that of the key before.
+    /// The length of the prefix shared with the key before.
     shared: usize,
-    /// The rest of the key.
+    /// The length of the rest of the key.
     suffix: usize,
-    /// `None` removes the key from older tables.
+    /// The length of the value; `None` is a tombstone, which removes the key from older tables.
     value: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl BlockBuilder {
         self.bytes.len() >= BLOCK_BYTES
     }
 
-    /// Adds an entry with a key greater than all before.
+    /// Adds an entry, whose key must be greater than all before.
     pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
         if self.is_empty() {
             self.first_key.extend_from_slice(key);
@@ -67,7 +67,7 @@ impl BlockBuilder {
     }
 }
 
-/// Reads the entries of a block in turn.
+/// Reads the entries of a block one by one.
 #[derive(Debug)]
 pub(crate) struct BlockCursor<B> {
     bytes: B,
@@ -83,7 +83,7 @@ impl<B: Deref<Target = [u8]>> BlockCursor<B> {
         Self { bytes, next: 0, key: Vec::new(), value: None }
     }
 
-    /// Whether no entry was read.
+    /// Whether no entry has been read.
     pub(crate) const fn is_before_first(&self) -> bool {
         self.next == 0
     }
@@ -107,17 +107,16 @@ impl<B: Deref<Target = [u8]>> BlockCursor<B> {
         Ok(true)
     }
 
-    /// The current entry's key.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The current entry's value; `None` when it removes the key.
+    /// The current entry's value; `None` is a tombstone.
     pub(crate) fn value(&self) -> Option<&[u8]> {
         self.value.clone().map(|value| &self.bytes[value])
     }
 
-    /// Moves to a key. Returns false when the block does not have the key.
+    /// Moves to a key. Returns false if the block does not have it.
     pub(crate) fn find(&mut self, key: &[u8]) -> anyhow::Result<bool> {
         while self.advance().context("a block is damaged")? {
             match self.key().cmp(key) {

@@ -1,6 +1,7 @@
 //! A Bloom filter over the keys of a map.
 //!
-//! A read of a plant, and the check of a create that its id is free, skip the tables whose filter does not contain the key.
+//! Reads of plants skip the tables whose filter does not contain the key. So does a create when it checks that its id
+//! is free.
 //!
 //! The filter is blocked: all bits of a key are in one word, so a lookup costs one memory access (Putze, Sanders and
 //! Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
@@ -8,12 +9,12 @@
 use anyhow::ensure;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// With four bits of these set for a key, about one in a hundred other keys seems to be contained.
+/// With four bits set for each key, about 1 % of other keys are false positives.
 const BITS_FOR_A_KEY: usize = 16;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// A set that contains every added key, and reports a few others as contained.
+/// A set that contains every added key, and a few others.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BloomFilter(Vec<u64>);
 
@@ -51,7 +52,7 @@ impl BloomFilter {
 /// The index of a hash's word: the upper bits of the hash, scaled to the number of words.
 fn place(hash: u64, words: usize) -> usize {
     let place = (u128::from(hash) * words as u128) >> u64::BITS;
-    // The place is less than the number of words, so it fits.
+    // The place is less than `words`, so it fits.
     usize::try_from(place).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Reads the entries of a map of a table in turn.
+//! Iterates over the entries of a map of a table.
 
 use std::sync::Arc;
 
@@ -16,11 +16,10 @@ impl Level for Table {
     }
 }
 
-/// The entries from a key on.
 #[derive(Debug)]
 struct EntriesOfTable {
     blocks: BlocksOfTable,
-    /// Entries before this key are skipped; empty once one is found.
+    /// Entries before this key are skipped. Empty once an entry was found.
     from: Vec<u8>,
     block: Option<BlockCursor<SharedBytes>>,
 }
@@ -55,14 +54,15 @@ impl Entries for EntriesOfTable {
     }
 }
 
-/// The blocks of a map from the one that has a key on.
+/// The blocks of a map, from the one that may have a key.
 #[derive(Debug)]
 struct BlocksOfTable {
-    /// `None` until the first block was looked for. Dropped before the table, whose guard must drop the last handle of sled.
+    /// `None` until the first block is needed. Declared, and so dropped, before the table, whose guard must drop sled's
+    /// last handle.
     blocks: Option<Blocks>,
     table: Arc<Table>,
     map: Map,
-    /// The first key of the block read last; at first, the key.
+    /// The first key of the last block that was read; before that, the key to begin at.
     last_block: SharedBytes,
 }
 
@@ -77,7 +77,7 @@ impl BlocksOfTable {
         Ok(self.blocks.get_or_insert_default())
     }
 
-    /// The next block. After an error, the next call continues behind the damage.
+    /// The next block. After an error, the next call continues after the damage.
     fn next(&mut self) -> anyhow::Result<Option<SharedBytes>> {
         match self.blocks().and_then(Blocks::next) {
             Ok(None) => Ok(None),

@@ -1,4 +1,4 @@
-//! One sled database, behind a guard for each way in which sled can fail.
+//! One sled database, with a guard for each way in which sled can fail.
 //!
 //! This is the only file that names the sled crate. `docs/storage.md` lists the hazards of sled 0.34.7, and the guards.
 
@@ -15,16 +15,16 @@ use anyhow::{Context as _, anyhow};
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// sled takes no smaller cache.
+/// sled refuses a smaller cache.
 const CACHE_MIN_BYTES: u64 = 256;
 
-/// The cache of a table that is being filled or sealed, in bytes: hardly anything is read again.
+/// The cache of a table that is being filled or sealed, in bytes. Small, because hardly anything is read again.
 pub(super) const FILL_CACHE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes that sled shares with its cache.
 pub(crate) type SharedBytes = ::sled::IVec;
 
-/// A sorted map of a table: one kind of entry. A backup has the maps in this order, under these numbers.
+/// A sorted map of a table, for one kind of entry. Backups have the maps in this order, under these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Map {
     #[default]
@@ -37,7 +37,7 @@ pub(crate) enum Map {
 impl Map {
     pub(crate) const ALL: [Self; 4] = [Self::Tags, Self::Events, Self::Plants, Self::Search];
 
-    /// The maps that merges and backups copy. The search index is built anew.
+    /// The maps that merges and backups copy. The search index is built again.
     pub(crate) const COPIED: [Self; 3] = [Self::Tags, Self::Events, Self::Plants];
 
     /// The name of the map's tree in sled.
@@ -51,7 +51,7 @@ impl Map {
     }
 }
 
-/// The tree with the pieces of what an open table keeps in memory.
+/// The tree for what an open table keeps in memory, in pieces.
 const KEPT: &str = "kept";
 
 /// The key of the summary, in sled's default tree.
@@ -60,7 +60,7 @@ const SUMMARY: &str = "summary";
 /// The key of the padding, in sled's default tree.
 const PADDING_KEY: &str = "padding";
 
-/// sled writes much larger values to files of their own.
+/// sled would write much larger values to files of their own.
 const PADDING_BYTES: usize = 64 * 1024;
 
 /// The size of a segment of sled's log, in bytes.
@@ -73,35 +73,35 @@ struct Trees {
     kept: ::sled::Tree,
 }
 
-/// An open database. Each map holds blocks by their first keys.
+/// An open database. Each map has blocks under their first keys.
 #[derive(Debug)]
 pub(super) struct Database {
     /// Present until the database is closed.
     trees: Option<Trees>,
 }
 
-/// The blocks of a map from one on; by default, none.
+/// The blocks of a map from some key on; none by default.
 #[derive(Default)]
 pub(crate) struct Blocks(Option<(::sled::Tree, ::sled::Iter)>);
 
-/// How often a block that was read alone is touched. More touches keep less memory, and each takes about 0.4 µs.
+/// How often a block is touched after a single read. More touches keep less in memory, and each takes about 0.4 µs.
 const TOUCHES: u32 = 4;
 
-/// Reads a block once more. Its page is in memory, so that is cheap, and each read brings the next eviction nearer.
+/// Reads a block again. This is cheap, because its page is in memory, and brings sled's next eviction nearer.
 fn touch(map: &::sled::Tree, first_key: &[u8]) -> ::sled::Result<()> {
     map.get(first_key).map(drop)
 }
 
 impl Database {
-    /// Opens the database in a folder, or makes a new one. `cache_bytes` bounds sled's cache, except for pages that were read
-    /// lately: sled considers an eviction only after every 64th read in each of 256 groups of pages. So up to 16,384 pages of
-    /// about 9 KiB, each read once, stay in memory whatever the bound, and [`touch`] makes them fewer.
+    /// Opens the database in a folder, or makes a new one. `cache_bytes` bounds sled's cache, except for pages that
+    /// were read recently: each of the cache's 256 shards considers an eviction only after every 64th read. So up to
+    /// 16,384 pages of about 9 KiB stay in memory whatever the bound; [`touch`] makes them fewer.
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> anyhow::Result<Self> {
         let config = ::sled::Config::new()
             .path(folder)
             .segment_size(SEGMENT_BYTES)
             .cache_capacity(cache_bytes.max(CACHE_MIN_BYTES))
-            // Otherwise a thread of sled would write at its own times.
+            // Otherwise a thread of sled would write at any time.
             .flush_every_ms(None);
         let begun = Instant::now();
         let open = || loop {
@@ -136,13 +136,13 @@ impl Database {
         Ok(&self.trees()?.maps[map as usize])
     }
 
-    /// Adds a block. A batch of sled would lock out all reads of all databases meanwhile, and is no faster.
+    /// Adds a block. A batch would be no faster, and would block all reads of all databases meanwhile.
     pub(super) fn insert(&self, map: Map, first_key: &[u8], block: Vec<u8>) -> anyhow::Result<()> {
         let map = self.map(map)?;
         guard(|| map.insert(first_key, block).map(drop))
     }
 
-    /// The block that has a key, if the map has the key, and the first key of the block.
+    /// The first key of the block that has a key, if the map has it, and that block.
     pub(super) fn block_of(
         &self,
         map: Map,
@@ -175,13 +175,12 @@ impl Database {
         guard(|| trees.database.get(SUMMARY))?.context("it has no summary")
     }
 
-    /// Adds a piece of what an open table keeps in memory. Pieces are in the order of their numbers.
+    /// Adds a piece of what an open table keeps in memory. The numbers of the pieces order them.
     pub(super) fn write_kept(&self, number: u32, piece: Vec<u8>) -> anyhow::Result<()> {
         let trees = self.trees()?;
         guard(|| trees.kept.insert(number.to_be_bytes(), piece).map(drop))
     }
 
-    /// What an open table keeps in memory.
     pub(super) fn kept(&self) -> anyhow::Result<Vec<u8>> {
         let trees = self.trees()?;
         let read = || {
@@ -194,12 +193,12 @@ impl Database {
         guard(read)
     }
 
-    /// Ends the segment of sled's log with the last entries. An open of sled cuts the last segment off at the first damage in
-    /// it, so that segment has nothing but padding.
+    /// Pads sled's log up to a new segment. On damage in the last segment, an open of sled cuts that segment off, so it
+    /// must have nothing but padding.
     pub(super) fn end_segment(&self) -> anyhow::Result<()> {
         let trees = self.trees()?;
         let pad = || {
-            // sled leaves out a value that is there already.
+            // sled skips a write of the value that is already there.
             for number in 0..=u8::try_from(SEGMENT_BYTES / PADDING_BYTES).unwrap_or(u8::MAX) {
                 trees.database.insert(PADDING_KEY, vec![number; PADDING_BYTES])?;
             }
@@ -208,13 +207,13 @@ impl Database {
         guard(pad)
     }
 
-    /// Hands everything to the system. sled does not sync all of it, so sync the files after the close.
+    /// Hands everything to the operating system. sled does not sync all of it: sync the files after the close.
     pub(super) fn flush(&self) -> anyhow::Result<()> {
         let trees = self.trees()?;
         guard(|| trees.database.flush().map(drop))
     }
 
-    /// Closes the database, so that another open can get the lock. Fails when the disk does not take what was written.
+    /// Closes the database, and releases its lock. Fails if the disk does not take what was written.
     pub(super) fn close(mut self) -> anyhow::Result<()> {
         self.drop_trees()
     }
@@ -231,7 +230,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Nothing is lost: a sealed table has nothing to write, and one that is not sealed does not count.
+        // Nothing is lost: a sealed table has nothing to write, and an unsealed one does not count.
         if let Err(cause) = self.drop_trees() {
             log::error!("a table could not be closed: {cause:#}");
         }
@@ -239,7 +238,7 @@ impl Drop for Database {
 }
 
 impl Blocks {
-    /// The next block, behind its first key.
+    /// The next block, after its first key.
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<(SharedBytes, SharedBytes)>> {
         let Some((map, blocks)) = &mut self.0 else { return Ok(None) };
         let next = guard(|| {
@@ -249,7 +248,7 @@ impl Blocks {
             }
             Ok(next)
         });
-        // sled reads on after the end, and repeats an error.
+        // sled would read on after the end, and would repeat an error.
         if !matches!(next, Ok(Some(_))) {
             self.0 = None;
         }
@@ -267,7 +266,7 @@ fn is_about_lock(cause: &io::Error) -> bool {
     cause.to_string().contains("could not acquire lock")
 }
 
-/// Calls sled. A panic of sled is an error, and an error of the disk can be found in the chain of causes.
+/// Calls sled. A panic becomes an error, and an I/O error stays in the chain of causes.
 fn guard<T>(call: impl FnOnce() -> ::sled::Result<T>) -> anyhow::Result<T> {
     match panic::catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
@@ -277,8 +276,8 @@ fn guard<T>(call: impl FnOnce() -> ::sled::Result<T>) -> anyhow::Result<T> {
     }
 }
 
-/// An error of a table whose files nobody else has changed: what sled takes for damage, or panics at, is then a disk that
-/// cannot be read or written.
+/// Turns an error of a table whose files only this program has changed into one of the disk: what sled takes for
+/// damage, or panics at, is then a failed read or write.
 pub(super) fn of_disk(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<io::Error>() {
         Some(_) => error,

@@ -1,10 +1,10 @@
 //! Tables: immutable sorted maps on disk. Each is a sled database of its own.
 //!
-//! A table is filled once in ascending key order, sealed ([`seal`]), and only read afterwards. Its folder has sled's files
-//! and nothing else. In sled it has a tree for each [`Map`], which holds [blocks](block) of entries by their first keys; a
-//! tree with the [`BloomFilter`] over the keys of the plants; and the [`Summary`].
+//! A table is filled once in ascending key order, sealed ([`seal`]), and only read afterwards. Its folder has sled's
+//! files and nothing else. The database has a tree for each [`Map`], with [blocks](block) of entries under their first
+//! keys; a tree with the [`BloomFilter`] of the plants' keys; and the [`Summary`].
 //!
-//! This folder knows bytes and not what they mean.
+//! This folder handles bytes, and does not know what they mean.
 
 mod block;
 mod bloom_filter;

@@ -1,8 +1,8 @@
-//! Seals a table: proves it, makes its files final, and makes them durable.
+//! Seals a table: verifies it, and makes its files final and durable.
 //!
-//! sled writes to its files also while it opens a database. After some opens it writes only bytes that are there already.
-//! A table is sealed when an open and a close have left every byte of its files as it was, so the files can have a
-//! checksum, and no later open can harm them.
+//! sled writes to its files even when it opens a database. After some opens, it writes only bytes that are already
+//! there. A table is sealed once an open and a close have left every byte of its files as it was. Then the files can
+//! have a checksum, and no later open can harm them.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -18,20 +18,20 @@ use super::summary::{Summary, TableMetadata, check_contents};
 use crate::fault;
 use crate::sled::regular_file::open_own;
 
-/// The most opens until the files of a table stay the same. The first open completes what the fill has left, and the second
-/// what the read-back has left.
+/// The most opens until the files of a table no longer change. The first open completes what the fill has left, and the
+/// second what the verification has left.
 const OPENS_MAX: usize = 8;
 
 /// [`SEGMENT_BYTES`] in the type of the lengths of files.
 const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
-/// How much of a file is read at a time, in bytes.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// Called whenever the making of a table advances. An error abandons the table.
 pub(crate) type Advances = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
-/// A table that is filled and closed.
+/// A table that is filled and closed, but not sealed.
 pub(crate) struct Unsealed {
     pub(super) folder: PathBuf,
     pub(super) summary: Summary,
@@ -39,8 +39,8 @@ pub(crate) struct Unsealed {
 }
 
 impl Unsealed {
-    /// Reads the table back, makes its files final and durable, and moves it to its place. Sync the folder around that
-    /// before the manifest names the table.
+    /// Verifies the table, makes its files final and durable, and moves it to `place`. The caller must sync the folder
+    /// of `place` before the manifest names the table.
     pub(crate) fn seal(self, number: u64, place: &Path) -> anyhow::Result<TableMetadata> {
         let Self { folder, summary, advances } = self;
         let seal = || {
@@ -75,8 +75,9 @@ fn final_files(
     bail!("sled changes it with each open")
 }
 
-/// Cuts free segments, which hold only zeros, off the end of sled's log. When sled opens a log with several free segments, one
-/// of its threads truncates the last while another writes zeros to that segment, so the length of the log is left to chance.
+/// Truncates the free segments, which have only zeros, at the end of sled's log. When sled opens a log with several
+/// free segments, one of its threads truncates the last while another zeroes it, which leaves the length of the log to
+/// chance.
 fn cut_free_segments(log: &Path) -> io::Result<()> {
     let file = open_own(log, File::options().read(true).write(true))?;
     loop {
@@ -88,7 +89,7 @@ fn cut_free_segments(log: &Path) -> io::Result<()> {
     }
 }
 
-/// The rest of a file.
+/// The bytes of a file from an offset on.
 fn read_from(mut file: &File, begin: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(begin))?;
@@ -96,8 +97,8 @@ fn read_from(mut file: &File, begin: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a sealed table without a change to the last segment of sled's log. When a read of that segment fails during an open,
-/// sled takes the segment for torn and zeroes it. The segment has only padding, but the checksum of the files covers it.
+/// Opens a sealed table, and undoes a change to the last segment of sled's log: when sled cannot read that segment, it
+/// takes the segment for torn and zeroes it. The segment has only padding, but the checksum of the files covers it.
 pub(super) fn open_unchanged<T>(
     folder: &Path,
     open: impl FnOnce() -> anyhow::Result<T>,
@@ -110,7 +111,7 @@ pub(super) fn open_unchanged<T>(
     if opened.is_ok() && read_from(&file, begin).is_ok_and(|after| after == segment) {
         return opened;
     }
-    // Takes the error, or closes the table.
+    // Takes the error, or drops, and so closes, the table.
     let cause = opened.err().unwrap_or_else(|| anyhow!("an open of sled has changed its log"));
     file.write_all_at(&segment, begin)?;
     file.set_len(length)?;
@@ -118,7 +119,7 @@ pub(super) fn open_unchanged<T>(
     Err(cause)
 }
 
-/// Removes the files of a database that sled can do without, or makes anew.
+/// Removes the files of a database that sled can do without or make again.
 pub(super) fn remove_indexes(folder: &Path) -> io::Result<()> {
     for path in files_in(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -129,7 +130,7 @@ pub(super) fn remove_indexes(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Compares the files of a table with what the manifest says of them.
+/// Compares the files of a table with the manifest.
 pub(crate) fn check_files(
     folder: &Path,
     expected: &TableMetadata,
@@ -180,7 +181,7 @@ const LOG: &str = "db";
 /// The folder that sled makes for large values.
 const BLOBS: &str = "blobs";
 
-/// The files in the folder of a table and in [`BLOBS`], in the order of their names.
+/// The files of a table, including those in [`BLOBS`], sorted by name.
 fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -195,7 +196,7 @@ fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Syncs the files in a folder and in the folders in it, and the folders.
+/// Syncs a folder and everything in it.
 fn sync_files(folder: &Path, advances: &dyn Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

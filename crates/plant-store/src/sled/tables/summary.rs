@@ -1,4 +1,4 @@
-//! What the manifest and a table itself say of the table.
+//! What the manifest and the table itself record of a table.
 
 use std::num::Wrapping;
 
@@ -9,26 +9,26 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::database::{Database, Map};
 use crate::format::whole;
 
-/// What the manifest says of a table.
+/// The manifest's entry for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableMetadata {
     pub(crate) number: u64,
-    /// The size of all its files.
+    /// The size of all its files, in bytes.
     pub(crate) bytes: u64,
-    /// Over all its files: [`checksum_of_files`](super::seal).
+    /// The [`checksum_of_files`](super::seal).
     pub(crate) checksum: u64,
 }
 
-/// What a table holds. The checksum of the files covers this too.
+/// The content of a table, stored in the table. The checksum of the files covers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// The sequence numbers of the first and the last change in the table.
     pub(crate) sequences: (u64, u64),
-    /// How many entries are of plants, removals included.
+    /// The number of plant entries, tombstones included.
     pub(crate) plant_entries: u64,
-    /// What each map holds.
+    /// The blocks of each map.
     pub(crate) contents: [Contents; Map::ALL.len()],
-    /// Of what an open table keeps in memory.
+    /// The checksum of what an open table keeps in memory.
     pub(super) kept_checksum: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Summary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Contents {
     pub(crate) blocks: u64,
-    /// Of the blocks alone.
+    /// The size of the blocks without their first keys.
     pub(crate) bytes: u64,
     /// The sum of the hashes of the blocks with their first keys.
     checksum: Wrapping<u64>,
@@ -50,7 +50,7 @@ impl Contents {
     }
 }
 
-/// Compares everything in a database with a summary.
+/// Compares all content of a database with a summary.
 pub(super) fn check_contents(
     database: &Database,
     summary: &Summary,

@@ -20,22 +20,21 @@ pub(crate) struct Table {
     pub(crate) summary: Summary,
     folder: PathBuf,
     filter: BloomFilter,
-    /// The first keys of the blocks of plants, so that the search finds a block by its number.
+    /// The first keys of the plant blocks, with which a search finds a block by its number.
     pub(crate) first_plants: Vec<PlantKey>,
     pub(super) database: Database,
-    /// Whether the table has so many pages that reads of single blocks touch them: see [`Database::open`].
+    /// Whether reads of single blocks touch their pages, because the table has many: see [`Database::open`].
     touches: bool,
 }
 
-/// The key of a plant.
 pub(crate) type PlantKey = [u8; 8];
 
-/// With more blocks than this, a table has more pages than it should keep in memory.
+/// A table with more blocks has more pages than sled should keep in memory.
 const BLOCKS_WITHOUT_TOUCH: u64 = 8 * 1024;
 
 impl Table {
-    /// Opens a sealed table, which keeps about `cache_bytes` of its pages in memory. A server compares its files with the
-    /// manifest before: sled may hang on damaged files.
+    /// Opens a sealed table with a cache of about `cache_bytes`. A server checks its files before, because sled may
+    /// hang on damaged ones.
     pub(crate) fn open(
         folder: &Path,
         metadata: TableMetadata,
@@ -61,15 +60,15 @@ impl Table {
         opened.with_context(|| format!("cannot open the table {}", folder.display()))
     }
 
-    /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) alone. sled may panic, or
-    /// never return, and it changes the files: give it a copy. `name` is the folder that errors name.
+    /// Opens what sled can read of a table that may be damaged, for its [entries](super::Level) only. sled may panic or
+    /// hang, and changes the files, so pass a copy. Errors name the table `name`.
     pub(crate) fn open_damaged(
         folder: &Path,
         name: PathBuf,
         metadata: TableMetadata,
     ) -> anyhow::Result<Self> {
         let database = Database::open(folder, FILL_CACHE_BYTES).or_else(|_| {
-            // Without these, sled finds the pages by reading all of its log.
+            // Without these files, sled finds the pages by reading its whole log.
             seal::remove_indexes(folder)?;
             Database::open(folder, FILL_CACHE_BYTES)
         })?;
@@ -79,18 +78,16 @@ impl Table {
         Ok(Self { metadata, summary, folder: name, filter, first_plants, database, touches: false })
     }
 
-    /// What a map holds.
+    /// The blocks of a map, in sum.
     pub(crate) const fn contents(&self, map: Map) -> Contents {
         self.summary.contents[map as usize]
     }
 
-    /// The size of all its blocks.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.summary.contents.iter().map(|contents| contents.bytes).sum()
     }
 
-    /// The value of a key of the plants: `None` when the table does not have the key, `Some(None)` when it removes the
-    /// key.
+    /// The value of a plant's key: `None` if the table does not have the key, `Some(None)` for a tombstone.
     pub(crate) fn plant(&self, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
         if !self.filter.may_contain(key) {
             return Ok(None);
@@ -98,13 +95,13 @@ impl Table {
         self.get(Map::Plants, key)
     }
 
-    /// The value of a key: `None` when the table does not have the key, `Some(None)` when it removes the key.
+    /// The value of a key: `None` if the table does not have the key, `Some(None)` for a tombstone.
     pub(crate) fn get(&self, map: Map, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
         let Some(mut block) = self.block_of(map, key)? else { return Ok(None) };
         Ok(block.find(key)?.then(|| block.value().map(Arc::from)))
     }
 
-    /// A cursor before the block that has a key, if the map has the key.
+    /// A cursor at the start of the block that has a key, if the map has it.
     pub(crate) fn block_of(
         &self,
         map: Map,
@@ -115,7 +112,6 @@ impl Table {
         Ok(found.map(|(_, block)| BlockCursor::new(block)))
     }
 
-    /// The blocks of a map.
     pub(crate) fn blocks(&self, map: Map) -> anyhow::Result<Blocks> {
         self.database.blocks_from(map, &[])
     }
@@ -131,8 +127,8 @@ impl Table {
         error.context(format!("cannot read the {map} of {folder} from key {key:x?} on"))
     }
 
-    /// The blocks behind an unreadable one that begins at a key or before. Finds the first one whose page can be read, by
-    /// ever longer steps and then a binary search between the last two steps.
+    /// The blocks after an unreadable one that begins at `key` or before. Finds the first block on a readable page with
+    /// ever longer steps, then with a binary search between the last two.
     pub(super) fn readable_after(&self, map: Map, key: &[u8]) -> anyhow::Result<Blocks> {
         let is_readable = |number: u64| {
             let blocks = self.database.blocks_from(map, &number.to_be_bytes());
@@ -143,7 +139,7 @@ impl Table {
             match low.checked_add(step) {
                 Some(probe) if is_readable(probe) => break probe,
                 Some(probe) => (low, step) = (probe, step.saturating_mul(2)),
-                // There is no greater key.
+                // No greater key exists.
                 None if step == 1 => return Ok(Blocks::default()),
                 None => step = 1,
             }
@@ -160,7 +156,7 @@ impl Table {
     }
 }
 
-/// The first bytes of a key as a number, which sorts as keys do, except that some keys have the same.
+/// The first bytes of a key as a number. Numbers sort like keys, but several keys may share one.
 fn prefix(key: &[u8]) -> u64 {
     let mut prefix = [0; size_of::<u64>()];
     let length = prefix.len().min(key.len());

@@ -13,7 +13,7 @@ use super::seal::{Advances, Unsealed};
 use super::summary::{Contents, Summary};
 use super::table::PlantKey;
 
-/// A tree holds what an open table keeps in memory in pieces of this many words.
+/// The size of the pieces of what an open table keeps in memory, in words.
 const PIECE_WORDS: usize = 512;
 
 /// A table that is being filled, in a folder of its own.
@@ -23,13 +23,12 @@ pub(crate) struct TableWriter {
     blocks: [BlockBuilder; Map::ALL.len()],
     contents: [Contents; Map::ALL.len()],
     filter: BloomFilter,
-    /// The first keys of the blocks of plants.
     first_plants: Vec<PlantKey>,
     advances: Advances,
 }
 
 impl TableWriter {
-    /// Begins a table of at most this many plants in a folder that is not there yet.
+    /// Begins a table of at most this many plants in a new folder.
     pub(crate) fn create(
         folder: PathBuf,
         plants: usize,
@@ -52,8 +51,8 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry whose key is greater than all before in its map; a value of `None` removes the key. Returns whether
-    /// the entry begins a block.
+    /// Adds an entry, whose key is greater than all before in its map. `None` is a tombstone. Returns whether the entry
+    /// begins a block.
     pub(crate) fn add(
         &mut self,
         map: Map,
@@ -84,7 +83,7 @@ impl TableWriter {
         (self.advances)()
     }
 
-    /// Writes the rest of the table, which has the changes of these sequence numbers, and closes it.
+    /// Writes the rest of the table, and closes it. `sequences` are those of its first and its last change.
     pub(crate) fn finish(
         mut self,
         sequences: (u64, u64),
