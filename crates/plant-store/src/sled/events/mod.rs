@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct EventLog {
     pub(crate) tree: Arc<MergeTree>,
-    /// The random name of the log, in each cursor.
+    /// The random name of the log, part of each cursor.
     pub(crate) id: u32,
     pub(crate) retention: EventRetention,
 }
@@ -36,10 +36,10 @@ impl EventLog {
         cursor(self.id, sequence, at_ms)
     }
 
-    /// Whether this log has given out the cursor. False if its event is forgotten, because then that is not known.
+    /// Whether this log gave out the cursor. False also if its event is forgotten, because its time is then unknown.
     fn was_given_out(&self, cursor: EventCursor, totals: &Totals) -> anyhow::Result<bool> {
         let sequence = cursor.revision.get();
-        // The position before the first event of a log has no time.
+        // A cursor before the first event of a log has the time 0.
         let is_begin = sequence + 1 == totals.stored_from;
         let at_ms = if sequence == totals.last_sequence {
             Some(totals.last_at_ms)
@@ -50,8 +50,7 @@ impl EventLog {
         Ok(at_ms.is_some_and(|at_ms| cursor == self.cursor(sequence, at_ms)))
     }
 
-    /// Whether a page after this cursor is read without the disk: it needs no event before those in memory, not even the
-    /// one of the cursor.
+    /// Whether the page after this cursor can be read without the disk: its events and the cursor's own are in memory.
     pub(crate) fn is_in_memory(&self, after: EventsAfter) -> bool {
         let EventsAfter::Cursor(cursor) = after else { return false };
         let (sequence, levels) = (cursor.revision.get(), self.tree.read());
@@ -60,7 +59,7 @@ impl EventLog {
         is_there && sequence.saturating_add(1) >= self.first_kept_by_count(&levels.totals)
     }
 
-    /// The next page; `None` when not all events after the position are there.
+    /// The next page; `None` if some events after the position are gone.
     pub(crate) fn page(
         &self,
         after: EventsAfter,
@@ -81,7 +80,7 @@ impl EventLog {
             EventsAfter::Oldest => loop {
                 let totals = self.tree.read().totals;
                 let first = self.kept_from(&totals, SystemTime::now())?;
-                // A page without events is at the end of the log.
+                // An empty page is at the end of the log.
                 let end = self.cursor(totals.last_sequence, totals.last_at_ms);
                 if let Some(page) = self.page_from(first, end, limit)? {
                     return Ok(Some(page));
@@ -90,8 +89,8 @@ impl EventLog {
         }
     }
 
-    /// The events from a sequence number on; `None` when compaction has forgotten that event. `begin` is the position before
-    /// them.
+    /// The events from a sequence number on; `None` if compaction has dropped that event. `begin` is the position
+    /// before them.
     pub(crate) fn page_from(
         &self,
         first: u64,
@@ -122,19 +121,19 @@ impl EventLog {
         Ok(Some(EventPage { events, next }))
     }
 
-    /// The first of the events that are kept for their number.
+    /// The first event that is kept for the number of events.
     fn first_kept_by_count(&self, totals: &Totals) -> u64 {
         (totals.last_sequence + 1).saturating_sub(self.retention.events).max(totals.stored_from)
     }
 
-    /// The first event that compaction has to leave: the one before those that are kept, because the time of that event
-    /// tells its cursor from one that was lost with a newer copy of the folder.
+    /// The first event that compaction must store: the one before those that are kept. Its time tells its cursor from
+    /// one that was lost with a newer copy of the folder.
     pub(crate) fn stored_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
         Ok((self.kept_from(totals, now)? - 1).max(totals.stored_from))
     }
 
-    /// The first event that is kept. Finds the age of events by binary search, so a clock that was set back may keep
-    /// more or fewer of those that are kept for their age alone.
+    /// The first event that is kept. Finds the age limit by binary search, so after the clock was set back, more or
+    /// fewer events may be kept for their age.
     fn kept_from(&self, totals: &Totals, now: SystemTime) -> anyhow::Result<u64> {
         let by_count = self.first_kept_by_count(totals);
         if self.retention.age.is_zero() {
@@ -157,14 +156,14 @@ impl EventLog {
     }
 }
 
-/// The cursor of an event of the log `id`. Its name of the log has the time of the event too: in a folder that was replaced
-/// by an older copy, the same number comes again at another time.
+/// The cursor of an event of the log `id`. Its `log` also has the time of the event, because in a folder that was
+/// replaced by an older copy, the same sequence number comes again at another time.
 pub(crate) fn cursor(id: u32, sequence: u64, at_ms: u64) -> EventCursor {
     let log = (u64::from(id) << 32) | (at_ms & u64::from(u32::MAX));
     EventCursor { revision: Revision::from(sequence), log }
 }
 
-/// The first events of a range of sequence numbers, all of which are in the tables.
+/// The first events of a range of sequence numbers. The whole range must be in the tables.
 fn events_in(
     tables: &Tables,
     sequences: Range<u64>,
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn events_are_kept_for_their_number_or_their_age_whichever_keeps_more() {
-        // The event with number n is from second n.
+        // Event n is from second n.
         let kept_from = |events, age, now: u64| {
             let log = log_of(1..=1000, EventRetention::new(events, age));
             let totals = log.tree.read().totals;

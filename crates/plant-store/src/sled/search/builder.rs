@@ -1,7 +1,7 @@
 //! Builds the search index of a table while the table is written.
 //!
-//! The postings of consecutive blocks are gathered in memory, and written as a chunk once they are many. So a table of any
-//! size takes the same memory to write.
+//! The postings of consecutive blocks gather in memory, and are written as a chunk once there are many. So writing a
+//! table takes the same memory whatever its size.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,37 +14,37 @@ use super::postings::PostingsBuilder;
 use super::term::{Gram, gram_term, grams, tag_term};
 use crate::record::PlantRecord;
 
-// `plantd verify` builds each index again and compares the two, so a change of one of these numbers is another format of
+// `plantd verify` builds each index again and compares the two, so changing one of these numbers changes the format of
 // tables.
 
-/// The most blocks of a chunk. A search reads the postings of a term once for each chunk, and each takes at most a bit for
+/// The most blocks of a chunk. A search reads a term's postings once for each chunk, and they take at most one bit for
 /// each block.
 const CHUNK_BLOCKS: u32 = 1 << 14;
 
-/// About how many bytes the postings of a chunk may take in memory.
+/// The most bytes that the postings of a chunk take in memory, roughly.
 const CHUNK_BYTES: usize = 24 * 1024 * 1024;
 
-/// About how many bytes a term takes in memory, beside its postings.
+/// About how many bytes a term takes in memory, without its postings.
 const TERM_BYTES: usize = 128;
 
 /// Keys of the index, and their values.
 pub(crate) type IndexEntries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The postings of the chunk that is being gathered.
+/// The postings of the current chunk.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     grams: HashMap<Gram, PostingsBuilder, RandomState>,
     tags: HashMap<Box<str>, PostingsBuilder, RandomState>,
-    /// The first block of each chunk. Blocks are numbered from the beginning of the table.
+    /// The first block of each chunk, counted from the beginning of the table.
     chunk_begins: Vec<u32>,
-    /// How many blocks there are.
+    /// The number of blocks so far.
     blocks: u32,
-    /// About how much memory the chunk takes.
+    /// About how many bytes the chunk takes in memory.
     bytes: usize,
 }
 
 impl IndexBuilder {
-    /// Begins a block. Returns the entries of the chunk before if that is complete; otherwise, none.
+    /// Begins a block. Returns the entries of the previous chunk if it is complete, or else none.
     pub(crate) fn begin_block(&mut self) -> anyhow::Result<IndexEntries> {
         let is_full = self.blocks_of_chunk() >= CHUNK_BLOCKS || self.bytes >= CHUNK_BYTES;
         let complete = if is_full { self.take_chunk()? } else { IndexEntries::new() };
@@ -59,9 +59,9 @@ impl IndexBuilder {
         self.blocks - self.chunk_begins.last().copied().unwrap_or_default()
     }
 
-    /// Adds the next plant entry of the block; without a record, the plant was deleted.
+    /// Adds the next plant entry of the block. `None` is a tombstone.
     pub(crate) fn add(&mut self, record: Option<&[u8]>) {
-        // A record that cannot be decoded is reported by everything that reads the plant.
+        // Everything that reads the plant reports a record that cannot be decoded.
         let Some(Ok(record)) = record.map(PlantRecord::decode) else { return };
         let block = self.blocks_of_chunk() - 1;
         for gram in grams(&fold_name(record.name)) {
@@ -81,7 +81,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The entries of the chunk so far, in the order of their keys; none if it has no block.
+    /// The entries of the current chunk in key order; none if it has no block.
     pub(crate) fn take_chunk(&mut self) -> anyhow::Result<IndexEntries> {
         let Some(number) = self.chunk_begins.len().checked_sub(1) else {
             return Ok(IndexEntries::new());

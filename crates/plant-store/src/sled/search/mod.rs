@@ -1,11 +1,11 @@
-//! The search index: finds the plants that have a part of a name or a tag, without reading all plants.
+//! The search index: finds plants by a part of the name and by tag, without reading all plants.
 //!
-//! Each table has an inverted index of its own plants, written with the table and never changed. Its terms are the tags and the
-//! grams of the folded names ([`term`]); the postings of a term are the blocks with a plant that has the term
-//! ([`postings`]). A memtable has no index: a search scans the text of its names and tags ([`text_log`]).
+//! Each table has an inverted index of its own plants, written with the table and never changed. Its [terms](term) are
+//! the tags and the grams of the folded names. The [postings](postings) of a term are the blocks that have a plant with
+//! it. A memtable has no index: a search scans [the text](text_log) of its names and tags.
 //!
-//! The index only proposes plants: the search compares each name and tag with the filter, in the newest state of the
-//! plant. A stale entry in an older table costs time, never a wrong result.
+//! The index only proposes plants. The search compares the name and tag of each plant's newest state with the filter,
+//! so a stale entry in an older table costs time, but never gives a wrong result.
 
 pub(crate) mod builder;
 mod index_keys;
@@ -24,11 +24,11 @@ use self::text_log::TextBatches;
 use crate::PAGE_MAX_WORK;
 use crate::sled::compaction::merge::Tables;
 
-/// What a search has come to.
+/// One step of a search.
 pub(crate) enum Step {
-    /// A plant that had a matching name and tag at some time. Ids come in ascending order.
+    /// A plant whose name and tag matched at some time. Ids ascend.
     Candidate(PlantId),
-    /// The search has cost enough before this plant.
+    /// The search ends before this plant, because it has cost enough.
     TooMuchWork(PlantId),
     End,
 }
@@ -56,9 +56,10 @@ impl<'a> Search<'a> {
         Ok(Self { filter, terms, tables, recent })
     }
 
-    /// The next candidate. Adds the work to `looked_at`, in plants that are compared.
+    /// The next candidate. Adds the work to `looked_at`, in compared plants.
     pub(crate) fn next(&mut self, looked_at: &mut usize) -> anyhow::Result<Step> {
-        // The table furthest behind advances, so all tables stand at about the same id when the page ends early.
+        // Advances the table that is furthest behind, so that all tables are at about the same id when the page ends
+        // early.
         loop {
             let behind =
                 self.tables.iter_mut().filter_map(|table| Some((table.upcoming()?, table)));
@@ -84,7 +85,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Passes over a plant wherever else it is a candidate.
+    /// Skips a plant wherever else it is a candidate.
     fn skip(&mut self, id: PlantId) {
         while self.recent.pop_front_if(|recent| *recent == id).is_some() {}
         self.tables.iter_mut().for_each(|table| table.skip(id));

@@ -1,12 +1,12 @@
-//! Postings: the blocks that have a plant with a term, as sets of numbers.
+//! Postings: the set of blocks that have a plant with a term.
 //!
-//! The bytes of a set are the gaps between its numbers in LEB128, seven bits a byte, or, when that would not be shorter, one
-//! bit for each block of the chunk. The length tells the two apart.
+//! A set is encoded as the gaps between its numbers in LEB128, seven bits a byte. If that would not be shorter, the set
+//! is encoded as one bit for each block of the chunk. The length tells the two apart.
 
 use anyhow::ensure;
 use fixedbitset::FixedBitSet;
 
-/// A set of blocks that is being written; numbers count from the beginning of the chunk.
+/// Builds a set of blocks, whose numbers count from the beginning of the chunk.
 #[derive(Debug, Default)]
 pub(crate) struct PostingsBuilder {
     gaps: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct PostingsBuilder {
 }
 
 impl PostingsBuilder {
-    /// Adds a block that is not less than those before. Returns false when it is there already.
+    /// Adds a block, not less than those before. Returns false if the set has it already.
     pub(crate) fn add(&mut self, block: u32) -> bool {
         let Some(mut gap) = block.checked_sub(self.next) else { return false };
         while gap >= 0x80 {
@@ -29,7 +29,7 @@ impl PostingsBuilder {
         true
     }
 
-    /// The bytes of the set in a chunk of this many blocks.
+    /// Encodes the set, in a chunk of this many blocks.
     pub(crate) fn encode(self, blocks: usize) -> anyhow::Result<Vec<u8>> {
         if self.gaps.len() < bitmap_bytes(blocks) {
             return Ok(self.gaps);
@@ -45,7 +45,7 @@ fn bitmap_bytes(blocks: usize) -> usize {
     blocks.div_ceil(8)
 }
 
-/// Adds the blocks of encoded postings to a set of the blocks of a chunk.
+/// Adds encoded postings to a set of the blocks of a chunk.
 pub(crate) fn insert(set: &mut FixedBitSet, postings: &[u8]) -> anyhow::Result<()> {
     if postings.len() < bitmap_bytes(set.len()) {
         return insert_gaps(set, postings);

@@ -16,49 +16,47 @@ use crate::record::PlantRecord;
 use crate::sled::keys;
 use crate::sled::tables::{Level as _, Map, Table};
 
-/// With this few candidates, reading them is cheaper than reading the postings of another term.
+/// With at most this many candidates, reading them costs less than the postings of another term.
 const FEW_BLOCKS: usize = 4;
 
-/// With this few candidates, reading them is cheaper than reading the postings of all terms in a range.
+/// With at most this many candidates, reading them costs less than the postings of all terms in a range.
 const SOME_BLOCKS: usize = 64;
 
-/// What it costs to look up a term, in plants that are compared.
+/// The cost of looking up a term, in compared plants.
 const LOOKUP_WORK: usize = 16;
 
-/// How many bytes of postings, or of a name, cost as much as a plant that is compared.
+/// This many bytes of postings, or of a name, cost as much as a compared plant.
 const BYTES_OF_A_PLANT: usize = 128;
 
 /// The search of one table, from an id on.
 #[derive(Debug)]
 pub(super) struct TableSearch {
     table: Arc<Table>,
-    /// The first block of each chunk. Blocks are numbered from the beginning of the table.
+    /// The first block of each chunk, counted from the beginning of the table.
     chunk_begins: Vec<u32>,
     /// The block that may have the first plants of the search.
     first_block: usize,
     /// The number of its chunk.
     first_chunk: usize,
-    /// The number of the next chunk.
     next_chunk: usize,
-    /// The blocks of the chunk before [`Self::next_chunk`] that may have a match, from the next one on.
+    /// The blocks of the chunk before [`Self::next_chunk`] that may have a match and are not read yet.
     candidates: VecDeque<usize>,
     /// The least id that can come next.
     from: PlantId,
-    /// The plants of the block read last that match, as this table has them.
+    /// The matches in the last block read, as this table has them.
     matches: VecDeque<PlantId>,
 }
 
-/// What a search comes to next, ordered by id. At equal ids, an unread block sorts before a match, so a plant is taken only
-/// after every block that may have it is read.
+/// What a search meets next, ordered by id. At equal ids, an unread block sorts before a match, so that a plant is
+/// taken only after every block that may have it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Upcoming {
-    /// No plant of the block has a lesser id.
+    /// No plant of the block has a smaller id.
     pub(super) id: PlantId,
     is_match: bool,
 }
 
 impl TableSearch {
-    /// A search from an id on.
     pub(super) fn new(table: &Arc<Table>, from: PlantId) -> anyhow::Result<Self> {
         let outline = table.get(Map::Search, index_keys::OUTLINE)?.flatten();
         let outline = outline.context("a search index has no outline")?;
@@ -99,7 +97,7 @@ impl TableSearch {
         self.matches.pop_front_if(|found| *found == id);
     }
 
-    /// Reads the next block, or the index of the next chunk. Returns how much work that was, in plants that are compared.
+    /// Reads the next block, or the index of the next chunk. Returns the work, in compared plants.
     pub(super) fn step(&mut self, filter: &PlantFilter, terms: &Terms) -> anyhow::Result<usize> {
         if let Some(block) = self.candidates.pop_front() {
             return self.read_block(block, filter);
@@ -107,7 +105,7 @@ impl TableSearch {
         let chunk = self.next_chunk;
         self.next_chunk += 1;
         let work = self.read_candidates(chunk, terms)?;
-        // Every page reads the first chunk. If that counted, pages would hardly get further.
+        // Every page reads the first chunk again. If that counted, pages would make hardly any progress.
         Ok(if chunk == self.first_chunk { 0 } else { work })
     }
 
@@ -144,7 +142,7 @@ impl TableSearch {
         Ok(work)
     }
 
-    /// Reads which blocks of a chunk may have all the terms, and takes those that the search has not passed.
+    /// Finds the blocks of a chunk that may have all the terms, and keeps those that the search has not passed.
     fn read_candidates(&mut self, chunk: usize, terms: &Terms) -> anyhow::Result<usize> {
         let blocks = self.blocks_of(chunk);
         let (with_terms, work) = self.blocks_with(chunk, blocks.len(), terms)?;
@@ -153,7 +151,7 @@ impl TableSearch {
         Ok(work)
     }
 
-    /// The blocks of a chunk that may have all the terms, and how much work finding them was.
+    /// The blocks of a chunk that may have all the terms, and the work of finding them.
     fn blocks_with(
         &self,
         chunk: usize,

@@ -1,22 +1,22 @@
-//! Terms: what the search index has postings of.
+//! Terms: what the search index has postings for.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use plant_domain::PlantFilter;
 
-/// How many bits a character takes: Unicode scalar values are less than 2^21.
+/// The bits of a character: Unicode scalar values are less than 2^21.
 const CHARACTER_BITS: usize = 21;
 
-/// How many characters a gram has. Longer grams rule out more blocks, and take more room. Another number is another format of
-/// tables.
+/// The characters of a gram. Longer grams rule out more blocks and take more room. Changing the number changes the
+/// format of tables.
 const GRAM_CHARACTERS: usize = 4;
 
-/// A search looks up at most this many grams of a part. Further grams rarely rule out more blocks.
+/// The most grams that a search looks up for a part. Further grams rarely rule out more blocks.
 const MOST_GRAMS: usize = 8;
 
-/// Up to four consecutive characters of a folded name, the first one in the highest bits. Each character of a name begins a
-/// gram; after the last character, zeros fill the gram up.
+/// Up to four consecutive characters of a folded name, the first one in the highest bits. Each character of a name
+/// begins a gram; zeros fill the grams at its end.
 pub(crate) type Gram = u128;
 
 /// The grams of a folded text, from the last to the first.
@@ -44,9 +44,9 @@ pub(crate) fn tag_term(tag: &str) -> Vec<u8> {
 
 /// The terms of a filter.
 pub(crate) struct Terms {
-    /// A plant that matches has all of these.
+    /// Each match has all of these.
     pub(crate) all_of: Vec<Vec<u8>>,
-    /// A plant that matches has one of these, if this is given: the grams that begin with a part that is shorter than a gram.
+    /// Each match has one of these, if given: the grams that begin with a part shorter than a gram.
     pub(crate) one_of: Option<Range<Vec<u8>>>,
 }
 
@@ -54,7 +54,7 @@ impl Terms {
     pub(crate) fn of(filter: &PlantFilter) -> Self {
         let part = filter.folded_name_part().unwrap_or_default();
         let grams: Vec<Gram> = grams(part).collect();
-        // The last grams of the part reach over its end, and in a name, any character may follow there.
+        // The last grams of the part end in zeros, but in a name, any characters may follow the part.
         let whole = grams.get(GRAM_CHARACTERS - 1..).unwrap_or_default();
         let spread = (0..MOST_GRAMS).map(|number| number * whole.len() / MOST_GRAMS);
         let looked_up: BTreeSet<Gram> =

@@ -1,4 +1,4 @@
-//! The folded names and the tags of a memtable as plain text, in the order of their arrival.
+//! The folded names and tags of a memtable as plain text, in the order of their arrival.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 use plant_domain::{PlantFilter, PlantId, fold_name};
 
-/// A batch is complete with this many bytes of texts. Each search copies the batch that is not complete yet.
+/// A batch is complete at this many bytes of text. Each search copies the incomplete batch.
 const BATCH_BYTES: usize = 32 * 1024;
 
 /// Batches that a search shares with the memtable.
 pub(crate) type TextBatches = Vec<Arc<TextBatch>>;
 
-/// The texts of all plants that a memtable has got; a plant that was changed again is there again.
+/// The texts of all changes in a memtable. A plant that has changed several times is there several times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextLog {
     complete: TextBatches,
@@ -43,7 +43,7 @@ impl TextLog {
     }
 }
 
-/// A tag between two bytes that no tag has, so that a search for it does not find longer tags.
+/// A tag between bytes that no tag has, so that a search does not find it in a longer tag.
 fn bounded(tag: &str) -> [&str; 3] {
     ["\0", tag, "\0"]
 }
