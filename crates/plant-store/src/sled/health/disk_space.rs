@@ -1,8 +1,8 @@
 //! The free room on the disk: bytes and inodes.
 //!
-//! An append to the write-ahead log takes no room: its segments were written in full when they were made. Compaction
-//! takes room, so it checks the free space before it writes a table, and waits while there is too little. During the
-//! wait, acknowledged changes stay in the log and in memory, writes are refused, and reads continue.
+//! Appends to the write-ahead log need no room, because its segments were written in full when they were made.
+//! Compaction needs room, so it waits while there is too little for the next table. Meanwhile, acknowledged changes
+//! stay in the log and in memory, writes are refused, and reads continue.
 
 use std::fs::File;
 use std::io;
@@ -17,22 +17,22 @@ use crate::sled::health::{LOOK_INTERVAL, StoreHealth};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 
-/// With less room than this, in bytes, the disk counts as full. The reserve must hold the table of a memtable, whose search
-/// index takes twelve times the room of its names when they are long and their characters hardly repeat; and both segments of
-/// the write-ahead log: on a file system that copies on write, or with a restored log that has holes, appends take room too.
+/// With fewer free bytes than this, the disk counts as full. The reserve must hold the table of one memtable, whose
+/// search index takes twelve times the room of its names if these are long and their characters hardly repeat. It must
+/// also hold both segments of the write-ahead log, because appends need room on a copy-on-write file system or in a
+/// restored log with holes.
 pub(crate) const RESERVE_BYTES: u64 = 128 * MIB;
 
-/// With this much free space, in bytes, a full disk counts as having room again. More than the reserve, so that the
-/// store does not flap.
+/// With this many free bytes, a full disk has room again. More than the reserve, so that the store does not flap.
 pub(crate) const ENOUGH_BYTES: u64 = 136 * MIB;
 
 const LOW_BYTES: u64 = 4 * RESERVE_BYTES;
 
-/// With fewer free inodes than this, the disk counts as full: a flush and two merges make six files and folders each, and
-/// the manifest and the tokens are replaced by new files.
+/// With fewer free inodes than this, the disk counts as full. A flush and two merges make six files and folders each,
+/// and the manifest and the tokens are replaced by new files.
 pub(crate) const RESERVE_INODES: u64 = 64;
 
-/// With this many free inodes, a full disk counts as having room again.
+/// With this many free inodes, a full disk has room again.
 pub(crate) const ENOUGH_INODES: u64 = 72;
 
 const LOW_INODES: u64 = 4 * RESERVE_INODES;
@@ -45,10 +45,10 @@ pub(crate) struct FreeRoom {
 }
 
 impl FreeRoom {
-    /// Of a file system that has no limit, or does not report it.
+    /// The room on a file system that has no limit, or reports none.
     pub(crate) const UNKNOWN: Self = Self { bytes: u64::MAX, inodes: u64::MAX };
 
-    /// What is less than this.
+    /// What is scarcer than `needed`, if anything.
     fn shortage(self, needed: Self) -> Option<DiskShortage> {
         if self.bytes < needed.bytes {
             Some(DiskShortage::Space)
@@ -69,12 +69,12 @@ const PLENTY: FreeRoom = FreeRoom { bytes: 2 * LOW_BYTES, inodes: 2 * LOW_INODES
 /// measurement.
 #[derive(Debug)]
 pub(crate) struct DiskSpace {
-    /// The lock of the database: a file on its file system, whatever the folder is called meanwhile. `flock` ends with the
+    /// The lock file, which is on the file system of the database even if the folder is renamed. `flock` ends with the
     /// last descriptor, so this one keeps other processes out while a thread of a failed store still runs.
     lock: File,
     /// [`free_room`], or the function of a test.
     free_room: fn(&File) -> FreeRoom,
-    /// The folder of the database, for the log.
+    /// The folder of the database, for log messages.
     directory: PathBuf,
     health: Arc<StoreHealth>,
     last: Mutex<LastLook>,
@@ -85,12 +85,12 @@ struct LastLook {
     free: FreeRoom,
     /// What the disk lacks, if it is full.
     shortage: Option<DiskShortage>,
-    /// Whether the log has warned since there was plenty of room.
+    /// Whether the log has warned since there was last plenty of room.
     has_warned: bool,
 }
 
 impl DiskSpace {
-    /// Looks at the file system of the database in `directory`, which has this `lock`, with [`free_room`].
+    /// Measures the file system of the database in `directory` with `free_room`. `lock` is the database's lock file.
     pub(crate) fn new(
         free_room: fn(&File) -> FreeRoom,
         lock: File,
@@ -103,7 +103,6 @@ impl DiskSpace {
         space
     }
 
-    /// What the disk lacks, if it is full.
     pub(crate) fn shortage(&self) -> Option<DiskShortage> {
         self.last().shortage
     }
@@ -112,7 +111,7 @@ impl DiskSpace {
         self.shortage().is_some()
     }
 
-    /// The bytes that were free at the last look, if the file system reports them.
+    /// The bytes that were free at the last measurement, if the file system reports them.
     pub(crate) fn last_free_bytes(&self) -> Option<u64> {
         Some(self.last().free.bytes).filter(|free| *free != u64::MAX)
     }
@@ -170,13 +169,13 @@ impl DiskSpace {
         }
     }
 
-    /// Whether the disk has room for this many bytes, and would not be full with them.
+    /// Whether the disk has room for this many bytes without being full afterwards.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         let needed = FreeRoom { bytes: bytes.saturating_add(ENOUGH_BYTES), ..ENOUGH };
         (self.free_room)(&self.lock).shortage(needed).is_none()
     }
 
-    /// Waits a little, until the next look at a full disk. Fails when the store has failed.
+    /// Waits until it is time for another look at a full disk. Fails if the store has failed.
     pub(crate) fn pause(&self) -> io::Result<()> {
         self.health.check().map_err(io::Error::other)?;
         thread::sleep(LOOK_INTERVAL);
@@ -211,7 +210,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let mut written = 0;
         for id in 0_i64.. {
-            // Letters of two bytes have the most postings for their size.
+            // Letters of two bytes make the most postings for their size.
             let name: String = (0..255).map(|_| random.char('\u{80}'..='\u{7ff}')).collect();
             let record = PlantRecord { revision: 1, idempotency: None, name: &name, tag: None };
             let record = record.encode().expect("encodes");

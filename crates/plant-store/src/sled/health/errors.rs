@@ -1,4 +1,4 @@
-//! Errors that distinguish a failed disk from a damaged database, and say what to do.
+//! Errors that tell a failed disk from a damaged database, and say what to do.
 
 use std::io::{self, ErrorKind};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::format::OtherFormat;
 use crate::{OpenError, StoreFailure};
 
-/// Marks an error whose cause is the content of the files, not the disk, and says what to do.
+/// Marks an error about the content of the files, not about the disk, and says what to do.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(crate) struct Damaged(&'static str);
@@ -30,17 +30,17 @@ pub(crate) fn advise_on_backup(error: anyhow::Error) -> anyhow::Error {
     if is_about_content(&error) { error.context(DAMAGED_BACKUP) } else { error }
 }
 
-/// Whether the cause is the content of the files: the disk works, and this version can read the format.
+/// Whether an error is about the content of the files: the disk works, and this version knows the format.
 pub(crate) fn is_about_content(error: &anyhow::Error) -> bool {
     kind_on_disk(error).is_none() && error.downcast_ref::<OtherFormat>().is_none()
 }
 
-/// Whether the cause is that this user may not write.
+/// Whether this user lacks permission to write.
 pub(crate) fn is_about_access(error: &anyhow::Error) -> bool {
     matches!(kind_on_disk(error), Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
 }
 
-/// Says what to do when the disk has failed, or the way to it.
+/// Says what to do if the disk, or the path to it, has failed.
 pub(crate) fn advise_on_disk(error: anyhow::Error) -> anyhow::Error {
     let Some(kind) = kind_on_disk(&error) else { return error };
     error.context(match kind {
@@ -71,7 +71,7 @@ fn kind_on_disk(error: &anyhow::Error) -> Option<ErrorKind> {
     })
 }
 
-/// Whether the disk works, and a file is cut or missing.
+/// Whether the disk works, but a file is cut or missing.
 const fn is_of_cut_file(kind: ErrorKind) -> bool {
     use ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(kind, InvalidData | NotFound | UnexpectedEof)

@@ -1,7 +1,7 @@
 //! Sorts the kept events by plant, for a verification.
 //!
-//! Events come in the order of their numbers, and plants in that of their ids. So the events are sorted: as many as fit in
-//! memory, and those before in temporary files, which are merged. Each event is read once, so a backup may come from a pipe.
+//! Events come ordered by sequence number, but plants by id. So the events are sorted: a batch at a time in memory, and
+//! the full batches in temporary files, which are merged. Each event is read once, so a backup may come from a pipe.
 
 use std::fs::File;
 use std::io::{
@@ -13,7 +13,7 @@ use plant_domain::PlantId;
 
 use crate::EventKind;
 
-/// How many events are in memory: 24 MiB.
+/// How many events are sorted in memory: 24 MiB.
 const EVENTS_IN_MEMORY: usize = 1024 * 1024;
 
 /// The bytes of an event in a file.
@@ -21,7 +21,6 @@ const EVENT_BYTES: usize = 17;
 
 const KINDS: [EventKind; 3] = [EventKind::Created, EventKind::Updated, EventKind::Deleted];
 
-/// An event of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlantEvent {
     id: i64,
@@ -34,7 +33,7 @@ impl PlantEvent {
         Self { id: id.get(), sequence, kind }
     }
 
-    /// What events are sorted by.
+    /// The sort key.
     const fn place(&self) -> (i64, u64) {
         (self.id, self.sequence)
     }
@@ -118,14 +117,14 @@ fn next(run: &mut Run) -> anyhow::Result<Option<PlantEvent>> {
     run.next().transpose().map_err(of_temporary_file)
 }
 
-/// An error of any kind is one of the disk, and never says that the data are damaged.
+/// Reports any error as one of the disk: it never means that the data are damaged.
 fn of_temporary_file(cause: io::Error) -> anyhow::Error {
     anyhow::Error::from(io::Error::other(cause)).context("cannot use a temporary file")
 }
 
-/// Events by plant, and those of a plant in their order.
+/// Events ordered by plant, then by sequence number.
 pub(super) struct EventsByPlant {
-    /// The next event of each run, and those behind it.
+    /// The next event of each run, and the rest of the run.
     runs: Vec<(Option<PlantEvent>, Run)>,
 }
 
@@ -140,7 +139,6 @@ impl EventsByPlant {
             .map(PlantId::from)
     }
 
-    /// The next event of this plant.
     pub(super) fn next_of(&mut self, plant: PlantId) -> anyhow::Result<Option<PlantEvent>> {
         let of_plant = |event: &PlantEvent| event.id == plant.get();
         let runs = self.runs.iter_mut().filter(|(event, _)| event.as_ref().is_some_and(of_plant));

@@ -1,4 +1,4 @@
-//! Something wrong with a database: a reason to refuse it, or an item in a list.
+//! Findings: problems of a database, for which it is refused, or which are listed.
 
 use std::fmt;
 
@@ -9,7 +9,6 @@ use crate::sled::health::errors::is_about_content;
 /// How many findings are listed. One damaged block may cause a finding for every plant.
 const MAX_LISTED: usize = 1_000;
 
-/// Collects findings.
 #[derive(Clone, Debug)]
 pub(crate) enum Findings {
     /// For a server: the first finding is an error.
@@ -23,13 +22,13 @@ impl Findings {
         Self::List { listed: Vec::new(), unlisted: 0 }
     }
 
-    /// Adds a finding, which is returned as an error by [`Self::Refuse`].
+    /// Adds a finding. [`Self::Refuse`] returns it as an error.
     pub(crate) fn add(&mut self, finding: impl fmt::Display) -> anyhow::Result<()> {
         self.add_error(anyhow!("{finding}"))
     }
 
-    /// The value, or `None` after adding the error. An error of the disk, or another format, is returned: it
-    /// says nothing about the content of the database.
+    /// The value, or `None` after adding the error as a finding. Returns an error of the disk or of another format
+    /// instead, which says nothing about the content of the database.
     pub(crate) fn value_of<T>(&mut self, looked: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match looked {
             Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! Inspects a database that no server has open, and changes nothing.
+//! Inspects a database that no server has open, without changing it.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
@@ -27,28 +27,28 @@ use crate::sled::open::lock_to_look;
 use crate::sled::tables::{Level, Map, Table, TableMetadata};
 use crate::{OpenError, StoreFailure};
 
-/// How long sled may take to open damaged files. It may also never end.
+/// How long sled may take to open damaged files, because it may hang.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database that is open for inspection, even if [`SledRepository`](crate::SledRepository) refuses it as damaged. The
-/// inspection changes nothing. What sled could change, it gets as a copy in the folder for temporary files.
+/// inspection changes nothing: if sled could change a table, it gets a copy in the folder for temporary files.
 pub struct SledInspection {
     found: Found,
     findings: Findings,
 }
 
-/// What there is of a database, even of a damaged one.
+/// What is left of a database.
 #[derive(Default)]
 struct Found {
     /// Newest first.
     tables: Vec<Arc<Table>>,
-    /// The changes that only the write-ahead log has, and the tables, newest first.
+    /// The changes that only the write-ahead log has, then the tables, newest first.
     levels: Vec<Arc<dyn Level>>,
-    /// What everything should add up to, if the manifest can be read.
+    /// The expected totals, if the manifest can be read.
     totals: Option<Totals>,
-    /// Folders with copies of tables.
+    /// Temporary copies of tables.
     copies: Vec<TempDir>,
-    /// Keeps other processes out, if the file of the lock is there.
+    /// Keeps other processes out, if there is a lock file.
     _lock: Option<File>,
 }
 
@@ -58,7 +58,7 @@ impl SledInspection {
     /// # Errors
     ///
     /// When there is no database, another process has it open, or another version made it. [`OpenError::Damaged`] when
-    /// too much of it is damaged.
+    /// too much of the database is damaged.
     pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
         let mut findings = Findings::list();
         let found = find(config, &mut findings)
@@ -68,7 +68,7 @@ impl SledInspection {
     }
 
     /// Compares plants, search index, counts, digest and events with each other. Reads everything; memory does not grow
-    /// with the database. Calls `progress` with the share that is done, from 0 to 1.
+    /// with the database. Calls `progress` with the completed share, from 0 to 1.
     ///
     /// # Errors
     ///
@@ -91,13 +91,13 @@ impl SledInspection {
         Ok(verifier.into_verification())
     }
 
-    /// Every readable plant, by ascending id. Unreadable pages are errors in between.
+    /// Every readable plant by ascending id, with an error in the place of an unreadable page.
     pub fn plants(&self) -> impl Iterator<Item = Result<NewPlant, StoreFailure>> {
         let mut entries = Merge::of_levels(&self.found.levels, Map::Plants, &[]);
         iter::from_fn(move || next_plant(&mut entries).map_err(StoreFailure::new).transpose())
     }
 
-    /// How many plants there should be, if the manifest can be read.
+    /// The expected number of plants, if the manifest can be read.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
         self.found.totals.map(|totals| totals.plants)
@@ -155,7 +155,7 @@ fn look(
                 let table = found.open_table(files, unnamed, false);
                 found.tables.extend(findings.value_of(table)?);
             }
-            // Inputs of a merge may be there beside its result: the same entries are then found twice.
+            // The inputs of a merge may be there beside its result, with the same entries.
             let age = |table: &Arc<Table>| (table.summary.sequences.1, table.metadata.number);
             found.tables.sort_unstable_by_key(|table| Reverse(age(table)));
         }
@@ -173,7 +173,7 @@ fn look(
 }
 
 impl Found {
-    /// Opens a table where it is if it is whole, else a copy of what there is.
+    /// Opens a whole table in place, or else a copy of what is left of it.
     fn open_table(
         &mut self,
         files: &Files,
@@ -182,7 +182,7 @@ impl Found {
     ) -> anyhow::Result<Arc<Table>> {
         if is_whole {
             match files.open_table(metadata) {
-                // sled needs to write, if only what is there already.
+                // sled needs to write, even if only what is already there, so a copy is opened.
                 Err(error) if is_about_access(&error) => {}
                 opened => return opened.map(Arc::new),
             }
@@ -194,10 +194,10 @@ impl Found {
             .with_context(|| format!("cannot copy the table {}", folder.display()))?;
         let (path, name) = (copy.path().to_owned(), folder.clone());
         let (report, opened) = mpsc::sync_channel(1);
-        // Nothing ends the thread of an open that hangs but the end of the program.
+        // If the open hangs, only the end of the program ends the thread.
         thread::spawn(move || drop(report.send(Table::open_damaged(&path, name, metadata))));
         let opened = opened.recv_timeout(OPEN_PATIENCE).context("sled does not come to an end");
-        // What sled says of its copy is no error of the disk.
+        // An error of sled about its copy is not an error of the disk.
         let table = opened.flatten().map_err(|cause| {
             anyhow!("nothing of the table {} can be read: {cause:#}", folder.display())
         })?;
@@ -206,7 +206,7 @@ impl Found {
     }
 }
 
-/// Copies the regular files in a folder and in the folders in it into a folder, which is made if it is missing.
+/// Copies the regular files in a folder and its subfolders. Makes the new folder if it is missing.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! What the repository on disk measures.
+//! The metrics of the repository on disk.
 
 use prometheus::core::Collector;
 use prometheus::{Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, Opts};
@@ -9,10 +9,10 @@ use crate::sled::health::disk_space::{DiskSpace, RESERVE_BYTES};
 use crate::sled::tables::{Map, Table};
 use crate::sled::tree::MergeTree;
 
-/// From a fast disk to one that hardly answers, in seconds.
+/// Bounds in seconds, from a fast disk to one that hardly answers.
 const SYNC_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
 
-/// From a short delay to a disk that hardly answers, in seconds.
+/// Bounds in seconds, from a short delay to a disk that hardly answers.
 const STALL_BUCKETS: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0];
 
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub(crate) struct EngineMetrics {
     pub(crate) flush_seconds: Counter,
     pub(crate) merge_seconds: Counter,
     stall_seconds: HistogramVec,
-    /// Short waits, so that compaction keeps up with the writes.
+    /// Short waits that let compaction keep up.
     pub(crate) delayed_seconds: Histogram,
-    /// Waits until the last memtable is a table, because the active one or its segment of the log is full.
+    /// Waits for a flush, because the active memtable or its log segment is full.
     pub(crate) stopped_seconds: Histogram,
 }
 

@@ -1,4 +1,4 @@
-//! The health of the store: its failure, if it has failed, and how long the commit of the current group has taken.
+//! The health of the store: its failure, if it has failed, and how long the commit of the current group takes.
 
 pub(crate) mod disk_space;
 pub(crate) mod errors;
@@ -16,20 +16,20 @@ use tokio::sync::watch;
 
 use crate::StoreFailure;
 
-/// A group that takes longer than this to reach the disk makes the store not ready.
+/// A group that takes longer than this to reach the disk makes the store unready.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
-/// The interval of the watchdog, and of looks at the room on the disk.
+/// The interval of the watchdog, and of the checks of the disk space.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The store fails when this many looks (10 s) find the same group on its way to the disk: a disk may never answer. The
-/// limit counts looks instead of time, because a process that is stopped (SIGSTOP) makes no looks.
+/// The store fails when this many looks (10 s) find the same group on its way to the disk, which may never answer.
+/// Looks are counted instead of time, because a stopped process (SIGSTOP) makes none.
 const FAILED_AFTER_LOOKS: u32 = 40;
 
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
     failure: watch::Sender<Option<StoreFailure>>,
-    /// When the group under way began.
+    /// When the current group began.
     group_begun: Mutex<Option<Instant>>,
     /// Counts the steps of compaction. A group that waits for compaction has not failed while the count grows.
     compaction_steps: AtomicU64,
@@ -48,11 +48,11 @@ impl StoreHealth {
     pub(crate) async fn failed(&self) -> StoreFailure {
         let mut failure = self.failure.subscribe();
         let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
-        // Otherwise the sender is gone, which lives as long as `self`.
+        // Unreachable: the sender lives as long as `self`.
         failed.unwrap_or_else(|| StoreFailure::new("the store is gone"))
     }
 
-    /// Fails the store. Only the first failure is kept: later failures follow from it.
+    /// Fails the store. Keeps only the first failure, because later ones follow from it.
     pub(crate) fn fail(&self, cause: anyhow::Error) {
         let cause = StoreFailure::new(cause);
         self.failure.send_if_modified(|failure| {
@@ -77,7 +77,7 @@ impl StoreHealth {
         self.compaction_steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says whether the group under way waits for compaction, and not for its own write.
+    /// Notes whether the current group waits for compaction instead of its own write.
     pub(crate) fn waits_for_compaction(&self, waits: bool) {
         self.waits_for_compaction.store(waits, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl StoreHealth {
         self.waits_for_compaction.load(Ordering::Relaxed)
     }
 
-    /// Whether a group takes so long that further writes should be refused.
+    /// Whether the current group takes so long that further writes should be refused.
     pub(crate) fn is_stalled(&self) -> bool {
         self.group_begun().is_some_and(|begun| begun.elapsed() > STALLED_AFTER)
     }
@@ -98,8 +98,8 @@ impl StoreHealth {
 
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// The group and the steps of compaction that it waits for at the last look, and how many looks have found both
-    /// unchanged.
+    /// The group and, if it waits for compaction, the steps of compaction at the last look; and how many looks have
+    /// found both unchanged.
     seen: Option<((Instant, Option<u64>), u32)>,
 }
 

@@ -1,6 +1,4 @@
-//! Compares plants, search index, counts, digest and events with each other.
-//!
-//! Memory does not grow with the plants or with the events.
+//! Compares plants, search index, counts, digest and events with each other. Memory does not grow with any of them.
 
 use std::cell::Cell;
 use std::num::Wrapping;
@@ -20,16 +18,16 @@ use crate::sled::memtable::tag_counts::add_count;
 use crate::sled::search::builder::{IndexBuilder, IndexEntries};
 use crate::sled::tables::{BlockCursor, Entries, EntrySink, EntrySource, Level as _, Map, Table};
 
-/// The result of comparing everything that a database or a backup holds.
+/// The result of verifying a database or a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
     /// The number of plants.
     pub plants: u64,
     /// The number of kept events.
     pub events: u64,
-    /// The first thousand disagreements, a sentence each.
+    /// The first thousand disagreements, as a sentence each.
     pub disagreements: Vec<String>,
-    /// How many further disagreements there are.
+    /// The number of further disagreements.
     pub more_disagreements: u64,
 }
 
@@ -44,11 +42,11 @@ impl Verification {
 /// How many entries are taken from their source at a time.
 const ENTRIES_AT_A_TIME: usize = 1024;
 
-/// Compares entries with each other, map by map, and with what they should add up to.
+/// Compares entries with each other, map by map, and with the expected totals.
 pub(crate) struct Verifier<'a> {
-    /// What everything should add up to, if that is known.
+    /// The expected totals, if they are known.
     totals: Option<Totals>,
-    /// All events from this number on should be there.
+    /// All events from this number on should exist.
     stored_from: u64,
     findings: Findings,
     progress: Progress<'a>,
@@ -56,17 +54,17 @@ pub(crate) struct Verifier<'a> {
     /// The sequence number of the next event.
     next_event: u64,
     unsorted: UnsortedEvents,
-    /// Those of the plants that did not come yet, from the first plant on.
+    /// The events of the plants that are still to come; `None` before the first plant.
     sorted: Option<EventsByPlant>,
     plants: u64,
     of_plants: Digest,
-    /// What the tags of the plants add up to, and what their counts do.
+    /// The digests of the plants' tags and of the counts of tags, which must be equal.
     of_tags: Digest,
     of_counts: Digest,
 }
 
 impl<'a> Verifier<'a> {
-    /// `entries` is how many entries of plants will be compared. Calls `report` with the share that is done, from 0 to 1.
+    /// `entries` is the number of plant entries to compare. Calls `report` with the completed share, from 0 to 1.
     pub(crate) fn new(
         totals: Option<Totals>,
         findings: Findings,
@@ -90,7 +88,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Compares all entries of a database or a backup with each other. What cannot be read is a finding.
+    /// Compares all entries of a database or a backup with each other. An unreadable entry is a finding.
     pub(crate) fn read(&mut self, source: &mut impl EntrySource) -> anyhow::Result<()> {
         loop {
             let taken = source.take(ENTRIES_AT_A_TIME, self);
@@ -161,7 +159,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Checks that no plant should be there before this one, or before the end.
+    /// Checks that no plant before this one is missing although its last event is no deletion. `None`: the end.
     fn expect_no_plants_before(&mut self, plant: Option<PlantId>) -> anyhow::Result<()> {
         if self.sorted.is_none() {
             self.sorted = Some(self.unsorted.sort()?);
@@ -190,7 +188,7 @@ impl<'a> Verifier<'a> {
             let is_new = event.kind == EventKind::Created;
             let follows = match last.replace(event) {
                 Some(before) => is_new == (before.kind == EventKind::Deleted),
-                // Events before the oldest kept one are not known.
+                // The events before the oldest kept one are unknown.
                 None => is_new || self.stored_from > 1,
             };
             if !follows {
@@ -206,12 +204,13 @@ impl<'a> Verifier<'a> {
     fn count(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let (tag, count) = (keys::tag_of(key)?, add_count(0, Some(value))?);
         self.of_counts += digest_of_tag(tag) * Wrapping(count.cast_unsigned());
-        // Without the manifest, the inputs of a merge may be there beside its result, and their counts are in both.
+        // Without the manifest, the inputs of a merge may be there beside its result, and the counts of both are added
+        // up.
         ensure!(count > 0 || self.totals.is_none(), "the count of the tag {tag:?} is {count}");
         Ok(())
     }
 
-    /// Compares what all entries add up to with what they should.
+    /// Compares the totals of all entries with the expected ones.
     pub(crate) fn check_totals(&mut self) -> anyhow::Result<()> {
         self.expect_no_plants_before(None)?;
         let Some(Totals { last_sequence, plants, digest, .. }) = self.totals else { return Ok(()) };
@@ -237,7 +236,7 @@ impl<'a> Verifier<'a> {
 
 impl EntrySink for Verifier<'_> {
     fn add(&mut self, map: Map, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
-        // Without a value, an entry removes what is older.
+        // A tombstone removes older entries.
         let Some(value) = value else { return Ok(()) };
         match map {
             Map::Tags => self.count(key, value),
@@ -248,7 +247,7 @@ impl EntrySink for Verifier<'_> {
     }
 }
 
-/// How many entries of plants have been compared: each with its events, and with the search index.
+/// The number of compared plant entries: each is compared with its events, and with the search index.
 struct Progress<'a> {
     all: u64,
     compared: Cell<u64>,
@@ -268,7 +267,7 @@ impl Progress<'_> {
     }
 }
 
-/// Checks that the search index of a table is as this program builds it for the blocks of its plants.
+/// Checks that the search index of a table equals the one that this program builds for its plant blocks.
 fn check_index(
     table: &Arc<Table>,
     findings: &mut Findings,
@@ -314,7 +313,7 @@ fn index_is_right(table: &Arc<Table>, progress: &Progress<'_>) -> anyhow::Result
         && plant_entries == table.summary.plant_entries)
 }
 
-/// Whether these are the next entries.
+/// Whether the next entries are these.
 fn are_next(found: &mut dyn Entries, expected: &IndexEntries) -> anyhow::Result<bool> {
     for (key, value) in expected {
         if !found.advance()? || found.entry() != Some((key, Some(value))) {
@@ -324,7 +323,7 @@ fn are_next(found: &mut dyn Entries, expected: &IndexEntries) -> anyhow::Result<
     Ok(true)
 }
 
-/// The part of the digest of all tags that each plant with this tag adds.
+/// What each plant with this tag adds to the digest of all tags.
 fn digest_of_tag(tag: &str) -> Digest {
     digest(PlantId::MIN, tag.as_bytes())
 }
