@@ -1,4 +1,4 @@
-//! The frames of a backup: a head, and then so many bytes.
+//! The frames of a backup: a header, then the content.
 
 use anyhow::ensure;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -11,14 +11,14 @@ pub(super) const HEAD: u8 = 254;
 /// The kind of the last frame, which holds an [`End`](super::End).
 pub(super) const END: u8 = 255;
 
-/// A longer frame is damage: a block ends with the entry that reaches 1 KiB, and no entry has 60 KiB.
+/// A longer frame is damaged: a block ends with the entry that reaches 1 KiB, and no entry has 60 KiB.
 const CONTENT_MAX_BYTES: u32 = 64 * 1024;
 
-/// What is before the content of a frame: its kind (1 byte), its length (4 bytes, little-endian) and its checksum (8 bytes,
-/// little-endian).
+/// The header of a frame: its kind (1 byte), and the length (4 bytes) and checksum (8 bytes) of its content,
+/// little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    /// The number of the map that a block is of, or [`HEAD`], or [`END`].
+    /// The number of a block's map, or [`HEAD`], or [`END`].
     pub(super) kind: u8,
     length: u32,
     pub(super) checksum: u64,
@@ -43,13 +43,12 @@ impl FrameHead {
         Self { kind, length, checksum: u64::from_le_bytes(checksum) }
     }
 
-    /// How many bytes of content follow; `None` when the head is damaged.
+    /// The length of the content; `None` if the header is damaged.
     pub(super) fn content_bytes(&self) -> Option<usize> {
         usize::try_from(self.length).ok().filter(|_| self.length <= CONTENT_MAX_BYTES)
     }
 }
 
-/// The bytes of a frame.
 pub(super) fn frame(kind: u8, content: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok([&FrameHead::of(kind, content)?.encode(), content].concat())
 }
@@ -59,12 +58,11 @@ pub(super) fn frame(kind: u8, content: &[u8]) -> anyhow::Result<Vec<u8>> {
 pub(super) struct BlockFrames {
     pub(super) bytes: Vec<u8>,
     block: BlockBuilder,
-    /// The map that the block is of.
     map: Map,
 }
 
 impl BlockFrames {
-    /// Ends the last frame.
+    /// Completes the current frame.
     pub(super) fn end_block(&mut self) -> anyhow::Result<()> {
         if !self.block.is_empty() {
             let (_, block) = self.block.take();

@@ -1,15 +1,15 @@
-//! Backups: the entries of a database in one moment, as one stream of bytes that proves itself.
+//! Backups: snapshots of a database, as one stream of bytes that proves itself.
 //!
 //! | part | content |
 //! |---|---|
 //! | beginning | the eight bytes `plbackup` |
 //! | head | a [frame](frames) with a [`Head`] |
-//! | blocks | the tags, then the events, then the plants: [blocks](crate::sled::tables) of entries by ascending key, a frame each |
+//! | blocks | tags, then events, then plants: [blocks](crate::sled::tables) of entries by ascending key, a frame each |
 //! | end | a frame with an [`End`] |
 //!
-//! Every key is there once. The search index is left out, because a restore builds it. A backup writes nothing and waits for
-//! nothing: levels are merged while they are read. Tables that compaction replaces stay readable, and keep their room, until
-//! the backup ends.
+//! Every key appears once. The search index is left out, because a restore builds it. A backup writes nothing and
+//! blocks nothing: levels are merged while they are read. Tables that compaction replaces stay readable, and stay on
+//! the disk, until the backup ends.
 
 pub(crate) mod archive;
 mod frames;
@@ -35,30 +35,29 @@ use crate::sled::memtable::level::MemoryLevel;
 use crate::sled::tables::{EntrySource as _, Level};
 use crate::sled::tree::Snapshot;
 
-/// What a backup begins with.
+/// The magic number of a backup.
 const MAGIC: [u8; 8] = *b"plbackup";
 
 pub(crate) const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 1 };
 
-/// How many bytes a part of a backup has, at least.
+/// The least size of a part of a backup, in bytes.
 const PART_BYTES: usize = 256 * 1024;
 
-/// How many entries are merged between two looks at the size of a part.
+/// How many entries are merged between checks of a part's size.
 const ENTRIES_AT_A_TIME: usize = 1024;
 
-/// What a backup is of.
+/// Identifies the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// The random name of the log of events.
     pub(crate) event_log: u32,
-    /// What all changes add up to.
     pub(crate) totals: Totals,
 }
 
-/// Proves that nothing is missing. A backup without its end is cut.
+/// Proves that nothing is missing: a backup without its end is cut.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct End {
-    /// How many bytes the frames of all blocks have.
+    /// The size of all frames of blocks, in bytes.
     block_bytes: u64,
     /// The checksum of the head's frame.
     head_checksum: u64,
@@ -70,12 +69,11 @@ fn beginning(head: &[u8]) -> anyhow::Result<(Vec<u8>, u64)> {
     Ok(([&MAGIC[..], &frame(HEAD, head)?].concat(), checksum))
 }
 
-/// The frame of the end.
 fn end(block_bytes: u64, head_checksum: u64) -> anyhow::Result<Vec<u8>> {
     frame(END, &postcard::to_stdvec(&End { block_bytes, head_checksum })?)
 }
 
-/// A backup with this head and these blocks of maps, with right checksums and an end.
+/// A backup with this head and these blocks, each with the number of its map. Checksums and end are valid.
 #[cfg(any(test, feature = "__internal"))]
 pub(crate) fn sealed(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<Vec<u8>> {
     let (beginning, head_checksum) = beginning(head)?;
@@ -87,29 +85,28 @@ pub(crate) fn sealed(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<Vec<
     Ok([beginning, of_blocks, end].concat())
 }
 
-/// A backup of a repository in one moment, as the bytes of a file. While it exists, the repository makes no other one.
+/// A snapshot of a repository, as the bytes of a file. While it exists, the repository makes no other backup.
 ///
 /// [`BackupReader`](crate::BackupReader) reads it.
 pub struct Backup {
     /// `None` at the end.
     rest: Option<Rest>,
-    /// Allows one backup at a time, because each may keep replaced tables on the disk.
+    /// Allows one backup at a time, because each may keep replaced tables on disk.
     _permit: OwnedSemaphorePermit,
 }
 
-/// What of a backup is not read yet.
+/// The unread rest of a backup.
 struct Rest {
-    /// Empty once it was read.
+    /// Empty once read.
     beginning: Vec<u8>,
     head_checksum: u64,
     entries: MergedEntries,
     frames: BlockFrames,
-    /// How many bytes the blocks before have.
+    /// The size of the blocks so far.
     block_bytes: u64,
 }
 
 impl Backup {
-    /// The backup of a tree in one moment.
     pub(crate) fn of(
         snapshot: Snapshot,
         event_log: u32,
@@ -129,7 +126,7 @@ impl Backup {
         Ok(Self { rest: Some(rest), _permit: permit })
     }
 
-    /// The next bytes, and the rest of the backup; `None` at the end. Reads on tokio's pool of blocking threads.
+    /// The next part, and the rest of the backup; `None` at the end. Reads on tokio's blocking threads.
     ///
     /// # Errors
     ///
@@ -144,7 +141,7 @@ impl Backup {
 }
 
 impl Rest {
-    /// The next bytes, and the rest; `None` at the end.
+    /// The next part, and the rest; `None` at the end.
     fn read(mut self) -> anyhow::Result<(Vec<u8>, Option<Self>)> {
         let mut is_last = false;
         while !is_last && self.frames.bytes.len() < PART_BYTES {

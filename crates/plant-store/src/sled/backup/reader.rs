@@ -1,4 +1,4 @@
-//! Reads a [backup](super) from its first byte to its last, and proves it.
+//! Reads a [backup](super) from its first byte to its last, and verifies it.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
@@ -17,24 +17,22 @@ use crate::sled::health::verify::{Verification, Verifier};
 use crate::sled::tables::{BlockCursor, EntrySink, EntrySource, Map};
 use crate::{OpenError, StoreFailure};
 
-/// How much of a backup is read at a time, in bytes.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A backup that is being read: a file, or what comes out of a pipe. Opening it reads its head; what follows is proved by
-/// [`Self::verify`] and by [`Self::restore`].
+/// A backup in a file or a pipe. Opening it reads its head; [`Self::verify`] and [`Self::restore`] verify the rest.
 pub struct BackupReader {
     pub(super) head: Head,
     /// The checksum of the frame of the head.
     head_checksum: u64,
     input: Input,
-    /// The block that is being read, and its map.
+    /// The current block, and its map.
     map: Map,
     block: BlockCursor<Vec<u8>>,
-    /// Where the first block begins.
+    /// The offset of the first block.
     blocks_begin: u64,
-    /// Whether the end was read.
     is_at_end: bool,
-    /// Whether nothing more can be read before the end.
+    /// Whether the backup breaks off before its end.
     is_cut: bool,
 }
 
@@ -57,12 +55,12 @@ impl BackupReader {
         Self::new(file.map_err(advise_on_disk).map_err(open_error)?, name)
     }
 
-    /// Reads a backup from its first byte on; `name` is what errors call it.
+    /// Reads a backup from its first byte on. Errors call it `name`.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Damaged`] when its head is cut or damaged, or it is no backup. [`OpenError::Unusable`] when it cannot be
-    /// read, or another version made it.
+    /// [`OpenError::Damaged`] when the head is cut or damaged, or the input is not a backup. [`OpenError::Unusable`]
+    /// when the input cannot be read, or another version made it.
     pub fn new(input: impl Read + Send + 'static, name: String) -> Result<Self, OpenError> {
         let no_backup = format!("{name} is no whole backup");
         Self::read_head(Input::new(Box::new(input), name)).context(no_backup).map_err(backup_error)
@@ -96,8 +94,8 @@ impl BackupReader {
         self.head.totals.plants
     }
 
-    /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress` with
-    /// the share that is done, from 0 to 1. Memory does not grow with the backup.
+    /// Compares everything in the backup with each other and with its checksums, without restoring it. Calls `progress`
+    /// with the completed share, from 0 to 1. Memory does not grow with the backup.
     ///
     /// # Errors
     ///
@@ -106,14 +104,14 @@ impl BackupReader {
         let totals = self.head.totals;
         let mut verifier = Verifier::new(Some(totals), Findings::list(), totals.plants, progress);
         let read = verifier.read(&mut self);
-        // A cut backup lacks so many plants that a list of them would hide the cut.
+        // A cut backup lacks so many plants that listing them would hide the cut.
         let compared =
             read.and_then(|()| if self.is_cut { Ok(()) } else { verifier.check_totals() });
         compared.map_err(StoreFailure::new)?;
         Ok(verifier.into_verification())
     }
 
-    /// Reads to the end of the backup, and compares it with its checksums.
+    /// Reads the backup to its end, and compares it with its checksums.
     ///
     /// # Errors
     ///
@@ -123,7 +121,7 @@ impl BackupReader {
         Ok(())
     }
 
-    /// Moves to the next entry. Returns false at the end. After an error, the next call continues behind the damage.
+    /// Moves to the next entry. Returns false at the end. After an error, the next call continues after the damage.
     fn advance(&mut self) -> anyhow::Result<bool> {
         loop {
             match self.block.advance() {
@@ -144,7 +142,7 @@ impl BackupReader {
             return Ok(false);
         }
         let read = self.input.read_frame();
-        // Behind an impossible length, no frame can be found.
+        // After an impossible length, no other frame can be found.
         self.is_cut = read.as_ref().is_err_and(|error| error.is::<io::Error>());
         let (frame, content) =
             read.with_context(|| format!("cannot read {}", self.input.place()))?;
@@ -196,12 +194,12 @@ fn backup_error(error: anyhow::Error) -> OpenError {
     open_error(advise_on_disk(advise_on_backup(error)))
 }
 
-/// What a backup is read from.
+/// The input of a backup, and the place in it.
 struct Input {
     input: BufReader<Box<dyn Read + Send>>,
-    /// What errors call it.
+    /// The name of the input in errors.
     name: String,
-    /// Offsets in the backup: of the last frame that was read, and of the next byte.
+    /// The offsets of the last frame that was read, and of the next byte.
     frame_begin: u64,
     at: u64,
 }
@@ -220,7 +218,7 @@ impl Input {
         Ok(())
     }
 
-    /// Reads a frame, and compares it with its checksum.
+    /// Reads a frame, and checks its checksum.
     fn read_frame(&mut self) -> anyhow::Result<(FrameHead, Vec<u8>)> {
         self.frame_begin = self.at;
         let mut head = [0; FrameHead::BYTES];

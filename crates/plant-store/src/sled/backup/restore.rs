@@ -1,7 +1,7 @@
-//! Makes a database of a backup, and brings it up to a later moment with an archive.
+//! Makes a database from a backup, and replays an archive up to a later moment.
 //!
-//! The new database is a log of its own: it has a new name of the log of events, so no old cursor is taken, and its sequence
-//! numbers go on far above those of the old one, so no entity tag of a change that is lost is given out again.
+//! The new database begins a log of its own. The log of events gets a new name, so old cursors are refused. Sequence
+//! numbers continue far above the old ones, so no entity tag of a lost change is given out again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -33,36 +33,36 @@ use crate::sled::open::{new_event_log, open_tables, sync_names};
 use crate::sled::tables::EntrySource as _;
 use crate::sled::tree::MergeTree;
 
-/// The caches of the tables while a backup is restored, in bytes.
+/// The cache of all tables during a restore, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The Bloom filter is sized for at most this many plants, so that a false count in the head cannot exhaust memory.
+/// The Bloom filter has room for at most this many plants, so that a wrong count in the head cannot exhaust memory.
 const FILTER_MAX_PLANTS: u64 = 1 << 27;
 
 /// How many entries are copied between two reports of progress.
 const COPIED_AT_A_TIME: usize = 64 * 1024;
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// How many plants there are.
+    /// The number of plants.
     pub plants: u64,
     /// The newest change that was restored, in the history of the old database.
     pub position: Position,
-    /// What the archive has after it.
+    /// What the archive has after that change.
     pub left_out: LeftOut,
 }
 
 impl BackupReader {
-    /// Makes a database in a folder that is missing or empty. When this returns, the database is on disk; before, the folder
-    /// must not be used. Calls `progress` with the share of the plants that is copied, from 0 to 1. Memory grows with
-    /// the plants alone: two bytes for each.
+    /// Makes a database in a missing or empty folder. The database is on disk when this returns; until then, nothing
+    /// else may use the folder. Calls `progress` with the copied share of the plants, from 0 to 1. Memory grows by two
+    /// bytes for each plant.
     ///
     /// # Errors
     ///
-    /// [`RestoreError::Damaged`] when the backup is, or does not agree with itself as [`Self::verify`] would find;
-    /// [`RestoreError::NotWhole`] when the archive is not whole up to the moment, [`RestoreError::NoSuchMoment`] when that is
-    /// not after the backup, and [`RestoreError::Unusable`] when the folder has a database, or a disk fails.
+    /// [`RestoreError::Damaged`] when the backup is damaged or contradicts itself, as [`Self::verify`] would find.
+    /// [`RestoreError::NotWhole`] when the archive is not whole up to the moment. [`RestoreError::NoSuchMoment`] when
+    /// the moment is not after the backup. [`RestoreError::Unusable`] when the folder has a database, or a disk fails.
     pub fn restore(
         self,
         directory: &Path,
@@ -78,8 +78,8 @@ impl BackupReader {
         restoring.finish(left_out).map_err(RestoreError::unusable)
     }
 
-    /// Proves that an archive continues this backup up to a moment, without restoring anything. Returns that moment, and what
-    /// the archive has after it.
+    /// Checks that an archive continues this backup up to a moment, without restoring anything. Returns that moment,
+    /// and what the archive has after it.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl BackupReader {
         Ok((archive.position(), archive.left_out()))
     }
 
-    /// Makes a database of the entries. It has no manifest yet.
+    /// Makes a database from the entries, still without a manifest.
     fn copy(mut self, directory: &Path, progress: &dyn Fn(f64)) -> Result<Restoring, RestoreError> {
         let Head { event_log, totals, .. } = self.head;
         let files = Files::in_directory(directory, CACHE_BYTES, Arc::default());
@@ -120,7 +120,7 @@ impl BackupReader {
             let tree = Arc::new(MergeTree::new(open_tables(&files, &manifest)?, totals));
             let retention = EventRetention::new(0, Duration::ZERO);
             let events = EventLog { tree, id: event_log, retention };
-            // On a full disk, an error is better than a wait for room.
+            // On a full disk, an error is better than waiting for room.
             let free_room = |_: &File| FreeRoom::UNKNOWN;
             let lock = File::open(directory)?;
             let disk_space = DiskSpace::new(free_room, lock, directory.to_owned(), Arc::default());
@@ -139,7 +139,7 @@ struct Restoring {
 }
 
 impl Restoring {
-    /// Makes the changes in an archive, as the commit thread and the compaction thread made them.
+    /// Replays an archive, as the commit and compaction threads would have made its changes.
     fn replay(&mut self, moment: &PointInTime) -> Result<LeftOut, RestoreError> {
         let Manifest { event_log, totals, .. } = self.compactor.manifest;
         let mut archive = ArchiveReader::after(moment, event_log, totals)?;
@@ -167,7 +167,7 @@ impl Restoring {
         Ok(())
     }
 
-    /// Compares all that was restored, as an inspection of the database would.
+    /// Verifies everything restored, as an inspection of the database would.
     fn verify(&self) -> anyhow::Result<()> {
         let (tables, totals) = (self.compactor.tree.tables(), self.compactor.tree.read().totals);
         let mut verifier = Verifier::new(Some(totals), Findings::Refuse, totals.plants, &|_| ());
@@ -188,7 +188,7 @@ impl Restoring {
         manifest.event_log = new_event_log()?;
         manifest.totals =
             Totals { last_sequence, last_at_ms: 0, stored_from: last_sequence + 1, ..old };
-        // A log that does not reach up to the tables is refused as an old one.
+        // An open would refuse a log that does not reach up to the tables.
         let log =
             write_ahead_log::read(&directory, Some(manifest.log_salts), &mut Findings::Refuse)?;
         let marker = ChangeGroup::after(&manifest.totals, 0);

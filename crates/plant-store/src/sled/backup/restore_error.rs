@@ -11,24 +11,24 @@ pub enum RestoreError {
     /// The backup is damaged.
     #[error("{0}")]
     Damaged(StoreFailure),
-    /// The archive has a gap, is damaged, or belongs to another history. It is whole up to a position.
+    /// The archive is whole only up to a position: after it, there is a gap, damage, or another history.
     #[error("{cause}")]
     NotWhole {
         /// The newest change before the gap.
         whole_up_to: Position,
-        /// What is wrong behind it.
+        /// What is wrong after that change.
         cause: StoreFailure,
     },
-    /// The moment is before the backup, or of another history than the backup and the archive.
+    /// The moment is before the backup, or in a history of neither the backup nor the archive.
     #[error("{0}")]
     NoSuchMoment(StoreFailure),
-    /// The disk fails, or the archive has nothing of the history of the backup.
+    /// The disk fails, or the archive has nothing of the backup's history.
     #[error("{0}")]
     Unusable(StoreFailure),
 }
 
 impl RestoreError {
-    /// Of what a backup holds, unless its disk fails.
+    /// [`Self::Damaged`], or [`Self::Unusable`] if the disk fails.
     pub(crate) fn damaged(cause: anyhow::Error) -> Self {
         if is_about_content(&cause) {
             Self::Damaged(StoreFailure::new(advise_on_backup(cause)))
@@ -37,7 +37,7 @@ impl RestoreError {
         }
     }
 
-    /// Of what an archive holds behind a position, unless its disk fails.
+    /// [`Self::NotWhole`], or [`Self::Unusable`] if the disk fails.
     pub(crate) fn not_whole(whole_up_to: Position, cause: anyhow::Error) -> Self {
         if is_about_content(&cause) {
             Self::NotWhole { whole_up_to, cause: StoreFailure::new(cause) }

@@ -4,16 +4,16 @@ use anyhow::ensure;
 
 use crate::sled::keys::MAX_SEQUENCE;
 
-/// The sequence numbers of a restored database begin at least so far above those of its backup: no store makes as many changes
-/// in the life of a backup.
+/// The sequence numbers of a restored database begin at least this far above those of its backup. No store makes as
+/// many changes while its backup is of use.
 const MIN_SKIPPED: u64 = 1 << 44;
 
-/// How far they begin above that is random, up to this part of all numbers that are left: so two databases that are restored
-/// from one backup give out the same number with a chance below one in eight million, after a billion changes in each, and
+/// The numbers skipped beyond that are random, up to this fraction of all that are left. After a billion changes in
+/// each, two databases restored from one backup share a number with a probability below one in eight million; and
 /// thousands of restores can follow one another.
 const SKIPPED_PART: u64 = 256;
 
-/// The last sequence number of a database that is restored from one whose last number is `old`.
+/// The last sequence number of a restored database. `old` is the last one of its backup.
 pub(super) fn sequence_after(old: u64, random: u64) -> anyhow::Result<u64> {
     let begin = old + MIN_SKIPPED;
     let left = MAX_SEQUENCE.saturating_sub(begin) / SKIPPED_PART;

@@ -1,7 +1,7 @@
 //! Merges small pieces of an archive into larger ones, so that many small changes do not make many files.
 //!
-//! The merged piece is on disk, under a name that says which changes it has, before the pieces that it covers are removed. The
-//! newest piece is never merged, because the writer of the archive recognizes the archive by that piece.
+//! The merged piece is on disk, under a name that tells which changes it has, before the pieces that it covers are
+//! removed. The newest piece is never merged, because the archive's writer recognizes the archive by it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -23,22 +23,22 @@ use crate::sled::compaction::size_tiers::{neighbors, tier_of};
 use crate::sled::files::sync_folder;
 use crate::sled::regular_file::remove_if_there;
 
-/// How often the thread looks for pieces to merge, in milliseconds.
+/// The interval between looks for pieces to merge, in milliseconds.
 const MERGE_INTERVAL_MS: usize = 60_000;
 
 /// How many neighboring pieces of similar size are merged.
 const PIECES_OF_A_MERGE: usize = 16;
 
-/// A piece of the next tier has this many times the bytes.
+/// Each tier has pieces this many times as large as the tier before.
 const TIER_FACTOR: u64 = 16;
 
-/// Pieces of this tier are merged no more.
+/// Pieces of this tier are no longer merged.
 const LARGE_TIER: u32 = 3;
 
 /// A piece of fewer bytes has tier 0. Two pieces below [`LARGE_TIER`] always fit into one.
 const TIER_0_BYTES: u64 = PIECE_BYTES / 2 / TIER_FACTOR.pow(LARGE_TIER - 1);
 
-/// A piece that may be merged.
+/// A piece that a merge may take.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     name: PieceName,
@@ -46,8 +46,8 @@ struct Candidate {
     written_at: SystemTime,
 }
 
-/// Starts the thread that merges the pieces of a log, until the returned end of a channel is dropped. `lock` keeps other writers
-/// of this log out.
+/// Starts the thread that merges the pieces of a log. The thread ends when the returned sender is dropped. `lock` keeps
+/// out other writers of this log.
 pub(super) fn start(directory: PathBuf, event_log: u32, lock: File) -> anyhow::Result<Sender<()>> {
     let (archiving, ended) = channel();
     let interval = fault::limit("archive-merge-interval-ms", MERGE_INTERVAL_MS);
@@ -78,8 +78,8 @@ pub(super) fn start(directory: PathBuf, event_log: u32, lock: File) -> anyhow::R
     Ok(archiving)
 }
 
-/// Merges pieces of a log until none should be, or until `goes_on` returns false. A piece that cannot be read stays as it is, and
-/// is the error in the end.
+/// Merges pieces of a log until no merge is due, or until `goes_on` returns false. An unreadable piece stays as it is,
+/// and its error is returned at the end.
 fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> anyhow::Result<()> {
     let mut pieces = all_pieces(archive)?;
     pieces.retain(|piece| piece.event_log == event_log);
@@ -90,7 +90,7 @@ fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> a
             merged = merged.and(Err(cause));
             continue;
         }
-        // The kill may have come between the rename of this piece and the sync of its name.
+        // A kill may have come between the rename of the covering piece and this sync.
         sync_folder(archive)?;
         remove(archive, of_one.iter().map(|(covered, _)| covered), goes_on)?;
     }
@@ -98,7 +98,7 @@ fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> a
     let candidates = pieces.into_iter().map(|name| {
         let path = name.path(archive);
         let metadata = match fs::symlink_metadata(&path) {
-            // It was pruned meanwhile.
+            // The piece was pruned meanwhile.
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
@@ -114,7 +114,7 @@ fn merge_pieces(archive: &Path, event_log: u32, goes_on: &dyn Fn() -> bool) -> a
     merged
 }
 
-/// Merges pieces that have no gap in between.
+/// Merges pieces that have no gap between them.
 fn merge_neighbors(
     archive: &Path,
     mut pieces: Vec<Candidate>,
@@ -131,7 +131,7 @@ fn merge_neighbors(
             match read_with(archive, input.name, decode) {
                 Ok(content) => contents.push(content),
                 Err(cause) => {
-                    // As large as a piece that is merged no more.
+                    // Keeps the piece out of further merges, like a large one.
                     input.bytes = u64::MAX;
                     merged = merged.and(Err(cause));
                     continue 'merges;
@@ -162,7 +162,7 @@ fn merge(archive: &Path, inputs: &[Candidate], contents: &[Vec<u8>]) -> anyhow::
     Ok(Candidate { name, bytes, written_at: written_at.unwrap_or(last.written_at) })
 }
 
-/// Removes pieces that are covered. If `goes_on` returns false meanwhile, the next merge removes the rest.
+/// Removes covered pieces. If `goes_on` returns false meanwhile, the next merge removes the rest.
 fn remove<'a>(
     archive: &Path,
     covered: impl IntoIterator<Item = &'a PieceName>,
@@ -176,7 +176,7 @@ fn remove<'a>(
     Ok(())
 }
 
-/// Which neighboring pieces should be one, if any: the oldest of those of similar size, as many as one piece has room for.
+/// The neighboring pieces to merge, if any: the oldest of similar size, as many as fit into one piece.
 fn pieces_to_merge(pieces: &[Candidate]) -> Option<Range<usize>> {
     let tiers = pieces.iter().map(|piece| tier_of(piece.bytes, TIER_0_BYTES, TIER_FACTOR));
     let tiers: Vec<u32> = tiers.collect();
@@ -200,7 +200,8 @@ mod tests {
 
     const LOG: u32 = 7;
 
-    /// An archive of small pieces, each with a group of one change, the first as old as 200 hours, and each an hour younger.
+    /// An archive of small pieces, each with a group of one change. The first piece is 200 hours old, and each next one
+    /// is an hour younger.
     fn archive_of(count: u64) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         let mut totals = Totals::default();
@@ -218,7 +219,7 @@ mod tests {
         folder
     }
 
-    /// The number of groups in an archive, which follow each other.
+    /// The number of groups in an archive, which must be consecutive.
     fn groups_in_archive(archive: &Path) -> u64 {
         let moment = PointInTime::newest(archive);
         let mut reader = ArchiveReader::after(&moment, LOG, Totals::default()).expect("opens");
@@ -306,7 +307,7 @@ mod tests {
             groups += 1;
         }
         assert_eq!(groups, 50);
-        // A kill has left what is covered, and some of it is damaged since.
+        // A killed merge has left covered pieces, some of which are damaged now.
         copy_all(pristine.path(), folder.path());
         let covered = PieceName { event_log: LOG, first_sequence: 9, last_sequence: 9 };
         fs::write(covered.path(folder.path()), "damaged").expect("writes");
@@ -344,7 +345,7 @@ mod tests {
         let found = pieces(folder.path()).expect("reads");
         let ends: Vec<_> = found.iter().map(|it| (it.first_sequence, it.last_sequence)).collect();
         assert_eq!(ends, [(1, 29), (31, 59), (60, 60)]);
-        // The change with the number 29 is 171 hours old.
+        // Change 29 is 171 hours old.
         for (hours, pruned) in [(172, 0), (170, 1), (142, 0), (140, 1)] {
             let removed =
                 prune_archive(folder.path(), Duration::from_hours(hours)).expect("prunes");
@@ -355,7 +356,7 @@ mod tests {
     #[test]
     fn a_merge_that_cannot_write_leaves_every_piece() {
         let folder = archive_of(50);
-        // Nothing can be made with this name.
+        // A folder occupies the name of the file that a merge writes.
         fs::create_dir(folder.path().join(format!("{LOG:08x}.merged.new"))).expect("makes");
         merge_pieces(folder.path(), LOG, &|| true).expect_err("it cannot write");
         assert_eq!((files_in(folder.path()), groups_in_archive(folder.path())), (51, 50));

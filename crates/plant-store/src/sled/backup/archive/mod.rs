@@ -1,11 +1,11 @@
-//! Archives: folders with the changes of a database, piece by piece, so that a backup can be brought up to a later moment.
+//! Archives: folders with the changes of a database in pieces, which bring a backup up to a later moment.
 //!
-//! A piece is a file with consecutive groups of the write-ahead log: a [`Piece`], sealed by a checksum. Its name says of
-//! which log the groups are, and the numbers of the first and the last change. A folder may have the pieces of several logs,
-//! because a restored database begins a new one.
+//! A piece is a file with consecutive groups of the write-ahead log: a [`Piece`], sealed by a checksum. Its name tells
+//! the log, and the numbers of the first and the last change. A folder may have pieces of several logs, because a
+//! restored database begins a new log.
 //!
-//! Neighboring pieces are [merged](merge) into larger ones. A piece whose changes are all in a larger one is covered: it is not
-//! read, and the next merge removes it.
+//! Neighboring pieces are [merged](merge) into larger ones. A piece is covered once a larger one has all of its
+//! changes: nobody reads it any more, and the next merge removes it.
 
 mod merge;
 pub(crate) mod reader;
@@ -34,10 +34,11 @@ const FORMAT: Format = Format { name: "the piece of an archive", oldest: 1, newe
 
 const SEAL: Seal = Seal { magic: *b"plpiece2", name: "a piece of an archive" };
 
-/// A piece is complete with this many bytes of groups.
+/// A piece is complete at this many bytes of groups.
 const PIECE_BYTES: u64 = 8 * MIB;
 
-/// No piece is larger: it has [`PIECE_BYTES`] of groups, and one more, which fits into a segment of the write-ahead log.
+/// The most bytes of a piece: [`PIECE_BYTES`] of groups, and one more group, which fits into a segment of the
+/// write-ahead log.
 const PIECE_MAX_BYTES: u64 = 32 * MIB;
 
 /// The extension of a piece's file.
@@ -46,15 +47,14 @@ const EXTENSION: &str = "wal";
 #[derive(Serialize, Deserialize)]
 struct Piece<'a> {
     event_log: u32,
-    /// Groups as the write-ahead log has them.
+    /// Groups, encoded as in the write-ahead log.
     #[serde(borrow)]
     payloads: Vec<&'a [u8]>,
 }
 
-/// What the name of a piece says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceName {
-    /// The name of the log of events, as in cursors.
+    /// The name of the log of events, part of each cursor.
     pub(crate) event_log: u32,
     pub(crate) first_sequence: u64,
     pub(crate) last_sequence: u64,
@@ -66,7 +66,7 @@ impl PieceName {
         format!("{event_log:08x}-{first_sequence:019}-{last_sequence:019}.{EXTENSION}")
     }
 
-    /// Parses the name of a piece. Other files may be in the folder.
+    /// Parses the name of a piece; `None` for other files in the folder.
     fn parse(file_name: &str) -> Option<Self> {
         let (event_log, sequences) =
             file_name.strip_suffix(EXTENSION)?.strip_suffix('.')?.split_once('-')?;
@@ -85,17 +85,17 @@ impl PieceName {
     }
 }
 
-/// The pieces in an archive that are not covered, those of each log from its oldest to its newest.
+/// The pieces in an archive without the covered ones, oldest first in each log.
 pub(crate) fn pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     let mut pieces = all_pieces(archive)?;
     remove_covered(&mut pieces);
     Ok(pieces)
 }
 
-/// Removes the pieces whose changes are all in a larger one. Returns each with the larger one.
+/// Removes the covered pieces. Returns each with the piece that covers it.
 fn remove_covered(pieces: &mut Vec<PieceName>) -> Vec<(PieceName, PieceName)> {
     let (mut kept, mut covered) = (Vec::<PieceName>::new(), Vec::new());
-    // The larger one comes later, because it does not end before those that it covers.
+    // The covering piece sorts later, because it does not end before those that it covers.
     for piece in pieces.drain(..).rev() {
         match kept.last().filter(|later| later.event_log == piece.event_log) {
             Some(later) if piece.first_sequence >= later.first_sequence => {
@@ -108,7 +108,7 @@ fn remove_covered(pieces: &mut Vec<PieceName>) -> Vec<(PieceName, PieceName)> {
     covered
 }
 
-/// The pieces in an archive, those of each log from its oldest to its newest change.
+/// All pieces in an archive, oldest first in each log.
 fn all_pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     let read = || {
         let mut pieces = Vec::new();
@@ -123,8 +123,8 @@ fn all_pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     Ok(pieces)
 }
 
-/// Writes a piece as `new`, and gives it its name. When this returns, the piece is on disk. Only one writer may be at work for
-/// each name of `new`. The piece is as old as `written_at`, or was written now.
+/// Writes a piece to the file `new`, then renames the file. The piece is on disk when this returns. Each name of `new`
+/// must have one writer at a time. The file gets the time `written_at`, or the current time.
 pub(crate) fn write_piece(
     archive: &Path,
     name: PieceName,
@@ -150,13 +150,13 @@ pub(crate) fn write_piece(
         fault::point("after-piece-rename");
         anyhow::Ok(())
     };
-    // On a full disk, what is cut would keep the room that the next attempt needs.
+    // On a full disk, half a piece would take the room that the next attempt needs.
     let written = write().inspect_err(|_| drop(remove_if_there(&new)));
     written.with_context(|| format!("cannot write {}", path.display()))?;
     sync_folder(archive)
 }
 
-/// Reads a piece. Fails unless the piece has exactly what its name says.
+/// Reads a piece. Fails unless the piece has exactly the changes that its name tells.
 pub(crate) fn read_piece(archive: &Path, name: PieceName) -> anyhow::Result<Vec<ChangeGroup>> {
     read_with(archive, name, |content| groups_in(name, content))
 }
@@ -176,7 +176,6 @@ fn read_with<T>(
     read().with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// The groups in the content of a piece.
 pub(crate) fn groups_in(name: PieceName, content: &[u8]) -> anyhow::Result<Vec<ChangeGroup>> {
     let Piece { event_log, payloads } = FORMAT.decode(content)?;
     let groups: Vec<_> =
@@ -196,14 +195,14 @@ pub(crate) fn groups_in(name: PieceName, content: &[u8]) -> anyhow::Result<Vec<C
 /// What [`prune_archive`] has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many pieces.
+    /// The number of pieces.
     pub pieces: u64,
-    /// Their size, in bytes.
+    /// The size of these pieces, in bytes.
     pub bytes: u64,
 }
 
-/// Removes the pieces of an archive that were written longer than `keep` ago. A backup that is younger needs none of them.
-/// The newest piece of each log stays. A server may be writing to the archive.
+/// Removes the pieces of an archive that were written longer than `keep` ago, which no younger backup needs. The newest
+/// piece of each log stays. A server may write to the archive meanwhile.
 ///
 /// # Errors
 ///
@@ -220,14 +219,14 @@ fn prune(archive: &Path, keep: Duration) -> anyhow::Result<Pruned> {
         for piece in &of_log[..of_log.len() - 1] {
             let path = piece.path(archive);
             let metadata = match fs::metadata(&path) {
-                // The server has merged the piece with others.
+                // The server has merged the piece meanwhile.
                 Err(cause) if cause.kind() == ErrorKind::NotFound => continue,
                 read => read.with_context(|| format!("cannot read {}", path.display()))?,
             };
-            // A time in the future is that of a new piece.
+            // A time in the future counts as now.
             let age = now.duration_since(metadata.modified()?).unwrap_or_default();
             if age <= keep {
-                // Pieces go from the oldest on, so that no gap arises.
+                // Pruning stops at the first young piece, so that no gap arises.
                 break;
             }
             remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;

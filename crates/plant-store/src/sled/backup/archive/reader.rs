@@ -23,18 +23,18 @@ pub struct PointInTime {
 }
 
 impl PointInTime {
-    /// The end of the archive.
+    /// Everything in the archive.
     pub fn newest(archive: impl Into<PathBuf>) -> Self {
         Self { archive: archive.into(), until: None }
     }
 }
 
-/// What an archive has after the moment that was restored.
+/// What the archive has after the restored moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many changes.
+    /// The number of changes.
     pub changes: u64,
-    /// How many of them have a time at or before the requested one, because the clock was set back.
+    /// How many of them are not later than the requested time, because the clock was set back.
     pub not_later: u64,
 }
 
@@ -43,17 +43,17 @@ pub(crate) struct ArchiveReader<'a> {
     archive: &'a Path,
     event_log: u32,
     until: Option<Until>,
-    /// What the backup and the groups so far add up to.
+    /// The totals after the backup and the groups so far.
     totals: Totals,
     /// The sequence number of the newest change in the archive.
     newest: u64,
     pieces: vec::IntoIter<PieceName>,
-    /// The piece that is being read, and the rest of its groups.
+    /// The current piece, and its remaining groups.
     current: Option<(PieceName, vec::IntoIter<ChangeGroup>)>,
 }
 
 impl<'a> ArchiveReader<'a> {
-    /// The history after a backup of the log `event_log` that adds up to `totals`.
+    /// The groups after a backup of the log `event_log` with these `totals`.
     pub(crate) fn after(
         moment: &'a PointInTime,
         event_log: u32,
@@ -75,13 +75,13 @@ impl<'a> ArchiveReader<'a> {
         Ok(Self { archive, event_log, until: *until, totals, newest, pieces, current: None })
     }
 
-    /// The newest change of the backup and the groups so far.
+    /// The newest change so far, in the backup or in a group.
     pub(crate) fn position(&self) -> Position {
         Position::newest(self.event_log, &self.totals)
     }
 
-    /// What the archive has after the groups so far. Reads the rest of the
-    /// archive if a time was requested; behind a damaged piece, no times are known.
+    /// What the archive has after the groups so far. Reads the rest of the archive if a time was requested; the times
+    /// of changes after a damaged piece are unknown.
     pub(crate) fn left_out(&self) -> LeftOut {
         let changes = self.newest.saturating_sub(self.totals.last_sequence);
         let mut not_later = 0;
@@ -97,7 +97,7 @@ impl<'a> ArchiveReader<'a> {
         LeftOut { changes, not_later }
     }
 
-    /// The next group, or the part of it up to the moment; `None` at the moment or at the end of the archive.
+    /// The next group, cut at the moment; `None` at the moment or at the end of the archive.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<'a> ArchiveReader<'a> {
                 continue;
             };
             if group.last_sequence() <= self.totals.last_sequence {
-                // The backup has it.
+                // The backup has this group.
                 continue;
             }
             let Some(group) = self.part_of(group).map_err(RestoreError::no_such_moment)? else {
@@ -125,7 +125,7 @@ impl<'a> ArchiveReader<'a> {
         }
     }
 
-    /// Reads the next piece. Returns false if no piece is needed any more.
+    /// Reads the next piece. Returns false if no more are needed.
     fn begin_piece(&mut self) -> Result<bool, RestoreError> {
         let is_at_cursor = match self.until {
             Some(Until::Cursor(until)) => until.revision.get() == self.totals.last_sequence,
@@ -143,7 +143,7 @@ impl<'a> ArchiveReader<'a> {
                 }
                 Err(cause) => cause,
             };
-            // A server may have merged pieces since they were listed, and also while they were.
+            // A server may have merged pieces since they were listed, or while they were.
             let pieces = pieces_of(self.archive, self.event_log).map_err(RestoreError::unusable)?;
             self.pieces = after(pieces, &self.totals);
             let again = self.pieces.next();
@@ -182,7 +182,7 @@ impl<'a> ArchiveReader<'a> {
         RestoreError::not_whole(self.position(), cause)
     }
 
-    /// The part of the next group up to the moment that the user asks for; `None` when the whole group is later.
+    /// The part of a group up to the requested moment; `None` if the whole group is later.
     fn part_of(&self, mut group: ChangeGroup) -> anyhow::Result<Option<ChangeGroup>> {
         match self.until {
             Some(Until::Time(time)) if group.at_ms > to_millis(time) => return Ok(None),
@@ -204,7 +204,7 @@ impl<'a> ArchiveReader<'a> {
     }
 }
 
-/// The pieces of a log, without those that are covered.
+/// The pieces of a log without the covered ones.
 fn pieces_of(archive: &Path, event_log: u32) -> anyhow::Result<Vec<PieceName>> {
     let mut pieces = pieces(archive)?;
     pieces.retain(|piece| piece.event_log == event_log);
@@ -217,7 +217,7 @@ fn after(mut pieces: Vec<PieceName>, totals: &Totals) -> vec::IntoIter<PieceName
     pieces.into_iter()
 }
 
-/// Checks that the moment is not before a backup that adds up to `totals`.
+/// Checks that the moment is not before the backup with these `totals`.
 fn check_is_later(until: Option<Until>, event_log: u32, totals: &Totals) -> anyhow::Result<()> {
     let newest = Position::newest(event_log, totals).cursor;
     let is_later = match until {

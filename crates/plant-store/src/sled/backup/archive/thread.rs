@@ -1,8 +1,8 @@
 //! The thread that copies the write-ahead log to an archive.
 //!
-//! The commit thread hands over each group once the group is in the write-ahead log. An archive that is slow, full or gone
-//! never stops the writes: groups wait in memory, and once too many wait, the oldest are lost to the archive. That leaves a
-//! gap, which is logged and counted, and a restore refuses to go past it.
+//! The commit thread hands over each group once the group is in the write-ahead log. A slow, full or missing archive
+//! never stops writes: groups wait in memory, and once too many wait, the archive loses the oldest. This gap is logged
+//! and counted, and no restore goes past it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,22 +23,21 @@ use crate::sled::backup::archive::writer::ArchiveWriter;
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::commit::write_ahead_log::payload_of;
 
-/// Changes reach the archive at the latest after this time, unless it fails.
+/// Changes reach an archive that works within this time.
 const PIECE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most bytes of groups that wait for an archive that fails.
+/// The most bytes of groups that wait for a failing archive.
 const WAITING_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long a segment of the write-ahead log waits, before it is overwritten, for an archive that has not failed yet.
+/// How long the store waits for an archive that has not failed before it overwrites a segment of the write-ahead log.
 const SEGMENT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a store that closes waits for an archive that has not failed.
+/// How long a closing store waits for an archive that has not failed.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// An archive that has not taken a change for this long counts as failing: its disk may never answer.
+/// An archive that has taken no change for this long counts as failing, because its disk may never answer.
 const FAILING_AFTER: Duration = Duration::from_secs(5);
 
-/// A group that is to be archived.
 #[derive(Debug)]
 struct WaitingGroup {
     first_sequence: u64,
@@ -47,7 +46,7 @@ struct WaitingGroup {
     since: Instant,
 }
 
-/// What the commit thread, the archive thread and readers of the state share.
+/// The state that the commit thread, the archive thread and others share.
 #[derive(Debug)]
 pub(crate) struct Archiver {
     directory: PathBuf,
@@ -61,25 +60,25 @@ pub(crate) struct Archiver {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<WaitingGroup>,
-    /// Of the groups that wait, and of those that are being written.
+    /// The size of the groups that wait or are being written.
     bytes: usize,
     /// Since when the archive lacks a change; `None` when it has every change.
     behind_since: Option<Instant>,
-    /// The last change in the archive, 0 before the first one; `None` while the archive could not be opened.
+    /// The last change in the archive, 0 before the first one; `None` until the archive was opened.
     archived: Option<u64>,
-    /// The commit thread waits for this change, so the next piece must not wait for more.
+    /// The commit thread waits for this change, so the next piece must not wait for more changes.
     wanted: u64,
     /// Whether changes were lost since the last piece.
     has_lost: bool,
     /// Why the last attempt failed.
     failure: Option<StoreFailure>,
-    /// No more groups come.
+    /// Whether no more groups will come.
     is_ended: bool,
 }
 
 impl Archiver {
-    /// Starts the thread. `groups` are the newest in the write-ahead log; what the archive lacks of them is written first. The
-    /// thread ends after [`Self::end`], and nothing joins it, because a disk may never answer.
+    /// Starts the thread. `groups` are the newest in the write-ahead log; those that the archive lacks are written
+    /// first. The thread ends after [`Self::end`]. Nothing joins it, because its disk may never answer.
     pub(crate) fn start(
         directory: PathBuf,
         event_log: u32,
@@ -101,7 +100,7 @@ impl Archiver {
                 "Changes that the archive has lost: a restore cannot go past them, so take a new backup.",
             ),
         });
-        // A restore leaves a group without changes.
+        // A restore leaves a group without changes in the write-ahead log.
         for group in groups.iter().filter(|group| !group.changes.is_empty()) {
             archiver.add(group.first_sequence, group.last_sequence(), payload_of(group)?);
         }
@@ -117,12 +116,12 @@ impl Archiver {
                 }
             })
             .context("cannot start the thread of the archive")?;
-        // The first write may overwrite the segment that has these groups.
+        // The first write of the store may overwrite the segment that has these groups.
         archiver.wait_until_archived(totals.last_sequence);
         Ok(archiver)
     }
 
-    /// Hands over a group that is in the write-ahead log.
+    /// Takes a group that is in the write-ahead log.
     pub(crate) fn add(&self, first_sequence: u64, last_sequence: u64, payload: Vec<u8>) {
         let since = Instant::now();
         let mut queue = self.queue();
@@ -150,20 +149,20 @@ impl Archiver {
         }
     }
 
-    /// Waits a little until the archive has this change, unless the archive fails.
+    /// Waits a little until the archive has this change. Does not wait for a failing archive.
     pub(crate) fn wait_until_archived(&self, sequence: u64) {
         self.queue().wanted = sequence;
         self.changed.notify_all();
         self.wait(SEGMENT_PATIENCE, |queue| queue.archived.is_some_and(|last| last >= sequence));
     }
 
-    /// Lets the thread archive what waits, and end.
+    /// Makes the thread archive the waiting groups, and end.
     pub(crate) fn end(&self) {
         self.queue().is_ended = true;
         self.changed.notify_all();
     }
 
-    /// Like [`Self::end`], and waits for that a little, unless the archive fails.
+    /// Like [`Self::end`], but waits a little for the thread, unless the archive is failing.
     pub(crate) fn end_and_wait(&self) {
         self.end();
         self.wait(CLOSE_PATIENCE, |queue| queue.behind_since.is_none());
@@ -219,7 +218,7 @@ impl Archiver {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes pieces until there will be no more.
+    /// Writes pieces until no more groups come.
     fn run(&self, event_log: u32, marks: &[Totals]) {
         let open = || ArchiveWriter::open(&self.directory, event_log, marks);
         let Some((mut writer, lost)) = self.until_it_succeeds(open) else { return };
@@ -237,7 +236,7 @@ impl Archiver {
         }
     }
 
-    /// Makes attempts until one succeeds; `None` when the store has closed and the last attempt has failed.
+    /// Tries until an attempt succeeds; `None` if the store has closed and the last attempt failed.
     fn until_it_succeeds<T>(&self, mut attempt: impl FnMut() -> anyhow::Result<T>) -> Option<T> {
         loop {
             match attempt() {
@@ -255,8 +254,8 @@ impl Archiver {
         }
     }
 
-    /// Waits until a piece is due, and takes its groups from the queue: the numbers of the first and the last change, and the
-    /// payloads. `None` when no more come.
+    /// Waits until a piece is due, and takes its groups from the queue. Returns the numbers of the first and the last
+    /// change, and the payloads; `None` when no more groups come.
     fn next_piece(&self) -> Option<(u64, u64, Vec<Vec<u8>>)> {
         let mut queue = self.queue();
         loop {
@@ -272,7 +271,7 @@ impl Archiver {
         let WaitingGroup { first_sequence, mut last_sequence, payload, .. } =
             queue.waiting.pop_front()?;
         let (mut bytes, mut payloads) = (payload.len(), vec![payload]);
-        // The groups that wait follow each other: only the oldest are ever lost.
+        // The waiting groups are consecutive, because only the oldest are ever lost.
         while (bytes as u64) < PIECE_BYTES
             && let Some(group) = queue.waiting.pop_front()
         {
@@ -283,7 +282,7 @@ impl Archiver {
         Some((first_sequence, last_sequence, payloads))
     }
 
-    /// Notes how an attempt has ended.
+    /// Notes the outcome of an attempt.
     fn note(&self, failure: Option<StoreFailure>) {
         let had_failed = {
             let mut queue = self.queue();
@@ -305,13 +304,13 @@ impl Archiver {
         }
     }
 
-    /// Notes that the archive has everything up to a change, the last ones in a piece of this many bytes of groups.
+    /// Notes that the archive has everything up to a change. `bytes` is the size of the groups in the newest piece.
     fn note_archived(&self, archived: u64, bytes: usize) {
         let mut queue = self.queue();
         queue.archived = Some(archived);
         queue.has_lost = false;
         queue.bytes -= bytes;
-        // What was in the write-ahead log when the store opened may have been in the archive, too.
+        // The archive may already have groups that were in the write-ahead log when the store opened.
         while let Some(group) = queue.waiting.pop_front_if(|it| it.last_sequence <= archived) {
             queue.bytes -= group.payload.len();
         }
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(waited.expect("no panic").0.archived, Some(last), "it was not written");
         archiver.check().expect("it is written");
         let pieces = pieces(&directory).expect("reads");
-        // The first piece says where the archive was to begin.
+        // The first piece marks where the archive was to begin.
         let ends: Vec<_> = pieces.iter().map(|it| (it.first_sequence, it.last_sequence)).collect();
         assert_eq!((ends[0], ends[1].0), ((1, 0), lost + 1));
         let follow = |pair: &[(u64, u64)]| pair[1].0 == pair[0].1 + 1;

@@ -16,15 +16,15 @@ pub(crate) struct ArchiveWriter {
     directory: PathBuf,
     event_log: u32,
     newest: Option<PieceName>,
-    /// Keeps the servers of other copies of the data folder out: they have the same log.
+    /// Keeps out the servers of other copies of the data folder, which have the same log.
     lock: File,
 }
 
 impl ArchiveWriter {
-    /// Opens an archive for the log of a store, and makes a missing one. `marks` are the totals before each of the newest
-    /// groups in the write-ahead log, and after the last one. Fails unless the newest change of the archive leads to one of
-    /// them: then the archive has another history. Returns also the changes that the archive lacks and the store does not have
-    /// in its write-ahead log any more.
+    /// Opens the archive of a log, or makes a new one. `marks` are the totals before each of the newest groups in the
+    /// write-ahead log, and after the last one. If the archive's newest change does not lead to one of them, its
+    /// history is another one, and the open fails. Also returns the changes that neither the archive nor the
+    /// write-ahead log has.
     pub(crate) fn open(
         directory: &Path,
         event_log: u32,
@@ -38,7 +38,7 @@ impl ArchiveWriter {
             _ => {}
         }
         let lock = lock(&directory.join(format!("{event_log:08x}.lock")))?;
-        // A kill may have come between the rename of a piece and the sync of its name.
+        // A kill may have come between the rename of a piece and this sync.
         sync_names(directory)?;
         let newest = pieces(directory)?.into_iter().rfind(|piece| piece.event_log == event_log);
         let mut writer = Self { directory: directory.to_owned(), event_log, newest, lock };
@@ -46,7 +46,7 @@ impl ArchiveWriter {
             [marks.first(), marks.last()].map(|mark| mark.map_or(0, |mark| mark.last_sequence));
         let Some(newest) = newest else {
             if first_known == last_known {
-                // Without this piece, a restore of a backup without later changes would find none of its log.
+                // Marks the beginning. A restore of a backup without later changes needs a piece of its log.
                 writer.write(first_known + 1, last_known, &[])?;
             }
             return Ok((writer, None));
@@ -61,7 +61,7 @@ impl ArchiveWriter {
                 let after = group.totals_before().after(group)?;
                 (after.plants, after.digest) == (mark.plants, mark.digest)
             }
-            // A piece that says where the archive begins.
+            // An empty piece marks where the archive begins.
             (Some(_), None) => true,
             (None, _) => false,
         };
@@ -78,12 +78,12 @@ impl ArchiveWriter {
         self.newest.map_or(0, |piece| piece.last_sequence)
     }
 
-    /// Starts the thread that merges pieces, until the returned end of a channel is dropped.
+    /// Starts the thread that merges pieces. The thread ends when the returned sender is dropped.
     pub(crate) fn start_merges(&self) -> anyhow::Result<Sender<()>> {
         merge::start(self.directory.clone(), self.event_log, self.lock.try_clone()?)
     }
 
-    /// Writes the groups from the first to the last of these numbers, which the archive lacks, as a piece.
+    /// Writes the groups with these first and last changes, which the archive lacks, as a piece.
     pub(crate) fn append(
         &mut self,
         first_sequence: u64,

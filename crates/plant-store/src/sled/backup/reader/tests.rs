@@ -1,4 +1,4 @@
-//! Crafted backups: their checksums are right, and their content lies.
+//! Crafted backups, with valid checksums and wrong content.
 
 use std::io::Cursor;
 use std::num::Wrapping;
@@ -16,7 +16,7 @@ use crate::sled::tables::{BlockBuilder, Entry};
 
 type Block<'a> = (Map, &'a [Entry<'a>]);
 
-/// A backup with the right checksums.
+/// A backup with valid checksums.
 fn open(totals: Totals, blocks: &[Block<'_>]) -> Result<BackupReader, OpenError> {
     let head = FORMAT.encode(&Head { event_log: 7, totals }, 0).expect("encodes");
     let encoded = |(map, entries): &Block<'_>| {
@@ -32,7 +32,7 @@ fn open(totals: Totals, blocks: &[Block<'_>]) -> Result<BackupReader, OpenError>
     BackupReader::new(Cursor::new(backup), "crafted".to_owned())
 }
 
-/// Asserts that a verification finds this, and that a restore refuses it.
+/// Asserts that a verification finds this, and that a restore refuses the backup.
 #[track_caller]
 fn assert_refused(totals: Totals, blocks: &[Block<'_>], words: &str) {
     let open = || open(totals, blocks).expect("its head is right");
