@@ -1,4 +1,4 @@
-//! Where the database is, and how much it may use.
+//! The configuration of the engine.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use crate::EventRetention;
 /// The default of [`SledConfig::cache_mib`].
 pub const DEFAULT_CACHE_MIB: u64 = 64;
 
-/// The default of [`SledConfig::changes_in_memory`]. Large plants fill a segment of the write-ahead log, and so the
-/// memtable, with fewer changes.
+/// The default of [`SledConfig::changes_in_memory`]. Large plants fill a log segment, and so the memtable, with fewer
+/// changes.
 pub const DEFAULT_CHANGES_IN_MEMORY: usize = 131_072;
 
 /// The default of [`SledConfig::plants_scanned_first`].
@@ -20,20 +20,21 @@ pub const DEFAULT_PLANTS_SCANNED_FIRST: usize = 2_000;
 pub struct SledConfig {
     /// The folder of the database. A missing folder is created with access for its owner only (mode 0700).
     pub directory: PathBuf,
-    /// About how much memory the caches of the tables take, in MiB. sled keeps more of a large table: up to 150 MiB.
+    /// About how much memory the caches of all tables take, in MiB. sled keeps up to 150 MiB of a large table in any
+    /// case.
     pub cache_mib: u64,
-    /// Which events are shown. A few more may be on the disk.
+    /// Which events readers see. The disk may have a few more.
     pub retention: EventRetention,
-    /// How many changes fill a memtable. The larger the memtables, the fewer tables there are to merge. Memory may hold
-    /// twice as many: while one memtable is written as a table, the next one fills.
+    /// How many changes fill a memtable. Larger memtables mean fewer tables to merge. Memory may hold twice as many
+    /// changes, because one memtable fills while the other is flushed.
     pub changes_in_memory: usize,
-    /// A filtered page scans at most this many plants, at least one, before it uses the search index: a scan fills a page
-    /// with frequent matches faster. The scan ends early when matches are too rare to fill the page.
+    /// A filtered page scans at most this many plants, at least one, before it uses the search index. If matches are
+    /// frequent, a scan fills the page faster. The scan ends early if matches are too rare to fill the page.
     pub plants_scanned_first: usize,
-    /// The folder to which the write-ahead log is copied, if any: at the latest a second after a change. An archive that
-    /// fails never stops the repository. A missing folder is created, but not its parents.
+    /// The folder of the archive, if any. It gets a copy of each change in the write-ahead log within a second. A
+    /// failing archive never stops the repository. A missing folder is created, but not its parents.
     pub archive: Option<PathBuf>,
-    /// Whether the repository is ready only while the archive takes changes.
+    /// Whether the repository counts as ready only while the archive takes changes.
     pub archive_required: bool,
 }
 

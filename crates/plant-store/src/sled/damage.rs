@@ -1,5 +1,4 @@
-//! Changes to a database that no repository has open, behind the back of all checksums: for tests of what a verification
-//! finds.
+//! Changes to a closed database that leave all checksums valid, for tests of what a verification finds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +16,7 @@ use crate::sled::open::open_tables;
 use crate::sled::tables::writer::TableWriter;
 use crate::sled::tables::{Map, Table};
 
-/// The entries of a map, by key. A value of `None` removes the key of older tables.
+/// The entries of a map by key. `None` is a tombstone, which removes the key from older tables.
 pub type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// All entries of a table.
@@ -25,7 +24,7 @@ pub type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub struct Content {
     /// The counts of tags, by tag.
     pub tags: Entries,
-    /// The events, by their sequence numbers, which are big-endian.
+    /// The events by sequence number, big-endian.
     pub events: Entries,
     /// The records of the plants, by [`plant_key`].
     pub plants: Entries,
@@ -53,7 +52,7 @@ pub fn contents(directory: &Path) -> Vec<Content> {
     tables.iter().map(content).collect()
 }
 
-/// Changes the entries of a database that has one table, and no changes in its write-ahead log alone.
+/// Changes the entries of a database that has one table and no other changes in its write-ahead log.
 pub fn edit(directory: &Path, change: impl FnOnce(&mut Content)) {
     let [mut content]: [Content; 1] = contents(directory).try_into().expect("one table");
     change(&mut content);
@@ -91,14 +90,14 @@ pub fn count_value(plants: i64) -> Vec<u8> {
     postcard::to_stdvec(&plants).expect("encodes")
 }
 
-/// Copies the database in this folder into a new folder, as a kill would leave it now. No change may be made meanwhile;
-/// compaction may go on.
+/// Copies the database to a new folder, in the state that a kill would leave. The caller must make no changes
+/// meanwhile; compaction may run.
 pub fn copy_as_killed(directory: &Path, to: &Path) {
     let manifest = directory.join("manifest");
     loop {
         let before = fs::read(&manifest).expect("a manifest");
         let is_copied = copy_folder(directory, to).is_ok();
-        // Otherwise compaction has replaced tables in between, and this is no copy of one moment.
+        // Otherwise compaction has replaced tables meanwhile, and the copy mixes two states.
         if is_copied && fs::read(&manifest).expect("a manifest") == before {
             return;
         }

@@ -1,7 +1,7 @@
 //! The files of a database except the write-ahead log: `manifest`, and the tables in `tables`.
 //!
-//! The manifest is replaced as a whole (written beside, synced, renamed), so a kill leaves the old one or the new one. A table
-//! is a folder whose name is its number. While it is being made, or removed, the name of the folder says so.
+//! The manifest is replaced as a whole (written to a new file, synced, renamed), so a kill leaves the old one or the
+//! new one. A table is a folder named by its number, with a suffix while the table is being made or removed.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -24,30 +24,30 @@ const MANIFEST: &str = "manifest";
 const NEW_MANIFEST: &str = "manifest.new";
 const TABLES: &str = "tables";
 
-/// What the name of a table's folder ends with while the table is being made.
+/// The suffix of a table's folder while the table is being made.
 const NEW: &str = ".new";
 
-/// What the name of a table's folder ends with while the table is being removed.
+/// The suffix of a table's folder while the table is being removed.
 const REMOVED: &str = ".removed";
 
 /// The folder of sled in the oldest format, which had one database for everything.
 const SLED: &str = "sled";
 
-/// Ten million plants are in about so many tables.
+/// Ten million plants make about this many tables.
 const TABLES_THAT_SHARE_THE_CACHE: u64 = 8;
 
 /// The files of a database except the write-ahead log.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     directory: PathBuf,
-    /// How much of each table sled may keep in memory, in bytes.
+    /// The cache of each open table, in bytes.
     table_cache_bytes: u64,
-    /// Told whenever the making of a table advances, so that the watchdog sees progress.
+    /// Learns whenever the making of a table advances, so that the watchdog sees progress.
     health: Arc<StoreHealth>,
 }
 
 impl Files {
-    /// `cache_bytes` is shared out among the tables.
+    /// `cache_bytes` is divided among the tables.
     pub(crate) fn in_directory(
         directory: &Path,
         cache_bytes: u64,
@@ -57,7 +57,7 @@ impl Files {
         Self { directory: directory.to_owned(), table_cache_bytes, health }
     }
 
-    /// Whether there is a database. Fails when an older version made it.
+    /// Whether there is a database. Fails if an older version made it.
     pub(crate) fn has_database(&self) -> anyhow::Result<bool> {
         let exists = |name| {
             let path = self.directory.join(name);
@@ -70,10 +70,10 @@ impl Files {
         Ok(false)
     }
 
-    /// Fails when tables are there, whose manifest is then missing.
+    /// Makes the folder of tables. Fails if it has tables, because their manifest is then missing.
     pub(crate) fn make(&self) -> anyhow::Result<()> {
         let directory = self.tables_directory();
-        // The files that sled makes in it get their mode from the umask.
+        // Private, because the files that sled makes inside get their mode from the umask.
         make_directory(&directory)?;
         ensure!(
             self.table_numbers()?.is_empty(),
@@ -109,7 +109,7 @@ impl Files {
         sync_folder(&self.directory)
     }
 
-    /// Tells the watchdog of progress.
+    /// A callback that reports progress to the watchdog.
     pub(crate) fn advances(&self) -> Advances {
         let health = Arc::clone(&self.health);
         Arc::new(move || {
@@ -118,7 +118,7 @@ impl Files {
         })
     }
 
-    /// Begins a table of at most this many plants. Removes what a killed attempt has left in its place.
+    /// Begins a table of at most this many plants. Removes what a killed attempt has left under its name.
     pub(crate) fn create_table(
         &self,
         number: u64,
@@ -137,14 +137,14 @@ impl Files {
         Ok(metadata)
     }
 
-    /// Opens a table, whose files must be those that were sealed.
+    /// Opens a table. Its files must be as they were sealed.
     pub(crate) fn open_table(&self, metadata: TableMetadata) -> anyhow::Result<Table> {
         fault::point("before-table-open");
         let folder = self.table_folder(metadata.number);
         Table::open(&folder, metadata, self.table_cache_bytes)
     }
 
-    /// Compares the files of a table with what the manifest says of them.
+    /// Compares the files of a table with the manifest.
     pub(crate) fn check_table(&self, metadata: &TableMetadata) -> anyhow::Result<()> {
         check_files(&self.table_folder(metadata.number), metadata, &*self.advances())
     }
@@ -153,7 +153,6 @@ impl Files {
         self.directory.join(TABLES)
     }
 
-    /// The folder of a sealed table.
     pub(crate) fn table_folder(&self, number: u64) -> PathBuf {
         self.table_name(number, "")
     }
@@ -162,7 +161,7 @@ impl Files {
         self.tables_directory().join(format!("{number:012}{ending}"))
     }
 
-    /// The numbers of the tables that are there, named by the manifest or not.
+    /// The numbers of the tables on disk, named by the manifest or not.
     pub(crate) fn table_numbers(&self) -> anyhow::Result<Vec<u64>> {
         let names = self.names_in_tables()?;
         Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
@@ -177,8 +176,8 @@ impl Files {
         read().with_context(|| format!("cannot read the folder {}", directory.display()))
     }
 
-    /// Removes a table that the manifest does not name, if it is there. A kill leaves the table whole, or a folder that no
-    /// longer has its name.
+    /// Removes a table that the manifest does not name, if it exists. A kill meanwhile leaves the whole table, or a
+    /// folder with the suffix of a removal.
     pub(crate) fn remove_table(&self, number: u64) -> anyhow::Result<()> {
         let [folder, removed] = ["", REMOVED].map(|ending| self.table_name(number, ending));
         let remove = || {
@@ -195,7 +194,7 @@ impl Files {
         remove().with_context(|| format!("cannot remove {}", folder.display()))
     }
 
-    /// Removes what a kill has left: tables that were not sealed, or not removed, or that the manifest does not name.
+    /// Removes what kills have left: half-made and half-removed tables, and those that the manifest does not name.
     pub(crate) fn remove_other_tables(&self, manifest: &Manifest) -> anyhow::Result<()> {
         for name in self.names_in_tables()? {
             let is_named =
@@ -211,7 +210,7 @@ impl Files {
     }
 }
 
-/// Removes a folder with the files and folders in it, if it is there.
+/// Removes a folder and everything in it, if it exists.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
@@ -220,7 +219,7 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder, and those above it, for its owner alone. A folder that is there stays as it is.
+/// Makes a folder and its missing parents, private to their owner. An existing folder stays as it is.
 pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
     DirBuilder::new()
         .mode(0o700)

@@ -1,5 +1,5 @@
-//! The readers of bytes from the disk, as the fuzz targets in `fuzz/` call them. Functions also return the decoded
-//! value's bytes, encoded again, for comparison.
+//! The decoders of bytes from the disk, for the fuzz targets in `fuzz/`. Most also encode the decoded value again, for
+//! comparison.
 
 use std::fmt::Debug;
 use std::io::Cursor;
@@ -51,22 +51,22 @@ pub fn block_of(entries: &Entries) -> anyhow::Result<Vec<u8>> {
     Ok(block.take().1)
 }
 
-/// How many plants a backup has with this head and these blocks, each behind the number of its map. The backup gets the right
-/// checksums and its end.
+/// How many plants a backup with this head and these blocks has; each block comes with the number of its map. The
+/// backup gets valid checksums and an end.
 pub fn backup(head: &[u8], blocks: &[(u8, &[u8])]) -> anyhow::Result<u64> {
     let backup = Cursor::new(super::backup::sealed(head, blocks)?);
     let backup = BackupReader::new(backup, "the backup".to_owned())?;
     Ok(backup.verify(&|_| ())?.plants)
 }
 
-/// A manifest with this content, which gets the right checksum.
+/// Decodes a manifest with this content, behind a valid checksum.
 pub fn manifest(content: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let manifest = Manifest::of_content(content)?;
     Ok((manifest.content()?, manifest))
 }
 
-/// A piece of an archive with this content, which gets the right checksum, and with the changes that the name of its file
-/// says. Returns how many groups it has.
+/// The number of groups in a piece of an archive with this content. The piece gets a valid checksum, and a name with
+/// these sequence numbers.
 pub fn archive_piece(
     content: &[u8],
     first_sequence: u64,
@@ -79,13 +79,13 @@ pub fn archive_piece(
     Ok(groups.len())
 }
 
-/// A group of the write-ahead log. Fails also when the group is too large for a segment.
+/// A group of the write-ahead log. Fails if the group is too large for a segment.
 pub fn log_group(payload: &[u8]) -> anyhow::Result<(Vec<u8>, impl PartialEq + Debug + use<>)> {
     let group = ChangeGroup::decode(payload)?;
     Ok((write_ahead_log::payload_of(&group)?, group))
 }
 
-/// A segment of this salt with a record in the middle of other bytes.
+/// A segment with this salt and with a record in the middle of other bytes.
 pub fn log_segment(
     payload: &[u8],
     salt: [u8; 8],

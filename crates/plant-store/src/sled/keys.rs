@@ -2,17 +2,17 @@
 //!
 //! | map | key | value |
 //! |---|---|---|
-//! | tags | the tag | how many more plants have the tag than by older tables; the counts of all tables add up |
+//! | tags | the tag | how many more plants have the tag than in older tables; the sum over all tables is the count |
 //! | events | the sequence number | an [`EventRecord`](super::commit::change::EventRecord) |
 //! | plants | the ordered id | a [`PlantRecord`](crate::record::PlantRecord) |
 //! | search | see [`search`](super::search) | |
 //!
-//! Numbers are big-endian, ids with the sign bit flipped, so that numbers and bytes sort alike.
+//! Numbers are big-endian, and ids have the sign bit flipped, so that bytes sort like numbers.
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
 
-/// The greatest sequence number that is valid on disk. No store reaches it, and arithmetic below it cannot overflow.
+/// The greatest valid sequence number on disk. No store reaches it, and arithmetic up to it cannot overflow.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
 
 pub(crate) const fn event_key(sequence: u64) -> [u8; 8] {

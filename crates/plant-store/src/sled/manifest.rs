@@ -1,5 +1,4 @@
-//! The manifest: which tables make up the database, and what they add up to. A table that the manifest does not name does
-//! not count.
+//! The manifest: names the tables that make up the database, and holds their totals. Other tables do not count.
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
@@ -14,10 +13,10 @@ const SEAL: Seal = Seal { magic: *b"plmanif2", name: "a manifest" };
 
 const FORMAT: Format = Format { name: "the database", oldest: 2, newest: 2 };
 
-/// What the manifest began with while tables were files of their own.
+/// The magic number of the manifest before tables were sled databases.
 const MAGIC_BEFORE: &[u8] = b"plmanif1";
 
-/// The error about a database of an older version, which had one format for all of its files.
+/// The error for a database of an older version, which had one format for all of its files.
 pub(crate) fn other_format(found: &str) -> OtherFormat {
     OtherFormat {
         name: FORMAT.name,
@@ -30,11 +29,10 @@ pub(crate) fn other_format(found: &str) -> OtherFormat {
 pub(crate) struct Manifest {
     /// The salts of the write-ahead log that belongs to this database.
     pub(crate) log_salts: Salts,
-    /// The random name of the log of events, for cursors.
+    /// The random name of the log of events, part of each cursor.
     pub(crate) event_log: u32,
-    /// What the changes in the tables add up to.
+    /// The totals after all changes in the tables.
     pub(crate) totals: Totals,
-    /// The number of the next table.
     pub(crate) next_table: u64,
     /// Newest first.
     pub(crate) tables: Vec<TableMetadata>,

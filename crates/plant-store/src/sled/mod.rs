@@ -1,9 +1,9 @@
 //! The durable repository on one disk: a log-structured merge tree over tables of sled.
 //!
 //! The commit thread owns every write ([`commit`]): it appends each group of writes to the [write-ahead
-//! log](commit::write_ahead_log) and then shows the group in the [`memtable`]. A second thread writes full memtables as
-//! [`tables`], each a sled database of its own, and has tables of similar size merged ([`compaction`]). `docs/storage.md` has the
-//! picture.
+//! log](commit::write_ahead_log), then applies the group to the [`memtable`]. A second thread flushes full memtables to
+//! [`tables`], each a sled database of its own, and starts the merges of tables of similar size ([`compaction`]).
+//! `docs/storage.md` has the picture.
 
 mod backup;
 mod commit;
@@ -58,15 +58,14 @@ use crate::{
     PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, fault,
 };
 
-/// The length of the write queue. When the queue is full, a write is refused, so an accepted write waits for a few
-/// groups only.
+/// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// How many imports may have plants in the queue. Bounds how long other writes wait behind them.
+/// How many imports may have plants in the queue. Limits how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// A page without a filter of at most this many plants, or of events in memory, is read on the calling thread, because
-/// handing it to a blocking thread would take longer.
+/// Pages up to this limit, of unfiltered plants or of events in memory, are read on the calling thread, because handing
+/// them to a blocking thread would take longer.
 const INLINE_PAGE_MAX: usize = 1_000;
 
 pub use self::backup::Backup;
@@ -97,8 +96,8 @@ pub struct SledRepository {
     searches: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     disk_space: Arc<DiskSpace>,
-    // Fields drop in this order: dropping the queue ends the commit thread, which ends the other threads. The lock is
-    // released after they have ended, also by the duplicate in `DiskSpace`.
+    // Fields drop in this order. Dropping the queue ends the commit thread, which ends the other threads. The lock and
+    // its duplicate in `DiskSpace` are released after that.
     _threads: JoinOnDrop,
     reader: PlantReader,
     events: EventLog,
@@ -117,7 +116,7 @@ impl SledRepository {
     /// When the folder cannot be used, another process has the database open, another version made it, or it is
     /// damaged. The message says which, and what to do.
     pub fn open(config: &SledConfig) -> Result<Self, OpenError> {
-        // A panic would be a fault of this engine, and must not take an embedding program with it.
+        // A panic is a bug of the engine, and must not take down a program that embeds it.
         let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::try_open(config)));
         opened.unwrap_or_else(|_| Err(anyhow!("opening the database panicked"))).map_err(open_error)
     }
@@ -160,10 +159,10 @@ impl SledRepository {
             disk_space: Arc::clone(&disk_space),
             metrics: Arc::clone(&metrics),
         };
-        // Otherwise the thread of the archive would keep the archive locked.
+        // Otherwise the archive thread would keep the archive locked.
         let mut threads = commit::spawn(committer, messages)
             .inspect_err(|_| archive.iter().for_each(|archive| archive.end()))?;
-        // Joined last: the compaction thread ends after the commit thread.
+        // Joined last, because the compaction thread ends after the commit thread.
         threads.push(compaction_handle);
         Ok(Self {
             queue,
@@ -189,7 +188,7 @@ impl SledRepository {
         })
     }
 
-    /// Sends the writes of an import to the commit thread, and returns their outcomes when all are carried out.
+    /// Sends the writes of an import to the commit thread, and waits for all outcomes.
     async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
         self.health.check()?;
         let with_answers = writes.into_iter().map(|write| {
@@ -197,7 +196,7 @@ impl SledRepository {
             ((write, answer), outcome)
         });
         let (writes, answered): (Vec<_>, Vec<_>) = with_answers.unzip();
-        // The permit moves with the writes: they stay in the queue when the caller is canceled.
+        // The permit travels with the writes, which stay in the queue if the caller is canceled.
         let permit = Arc::clone(&self.imports).acquire_owned().await;
         let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
         if self.queue.send(Message::Import(writes, permit)).await.is_err() {
@@ -213,7 +212,8 @@ impl SledRepository {
         Ok(outcomes)
     }
 
-    /// Reads on a blocking thread, with one of the permits. There are as many as processors, so the commit thread keeps its share.
+    /// Reads on a blocking thread, under a permit. There are as many permits as processors, so the commit thread gets
+    /// its share.
     async fn read<T: Send + 'static>(
         permits: &Arc<Semaphore>,
         read: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -221,7 +221,7 @@ impl SledRepository {
         let permit = Arc::clone(permits).acquire_owned().await;
         let permit = permit.context("reading is closed").map_err(StoreFailure::new)?;
         let read = tokio::task::spawn_blocking(move || {
-            // The read continues when its caller is canceled, so the read keeps its permit.
+            // A canceled caller does not stop the read, so the read holds the permit.
             let _permit = permit;
             read()
         })
@@ -251,8 +251,8 @@ impl PlantRepository for SledRepository {
         tokio::select! {
             biased;
             Ok(outcome) = outcome => outcome,
-            // The commit thread may be stuck on a disk that does not answer, or it has panicked and dropped the write:
-            // then the state on disk is unknown, and the failure is reported soon.
+            // The commit thread may hang on a disk that does not answer, or may have panicked and dropped the write.
+            // The state on disk is then unknown, and the failure is reported soon.
             failure = self.health.failed() => Err(failure.into()),
         }
     }
@@ -281,7 +281,7 @@ impl PlantRepository for SledRepository {
         }
         let reader = self.reader.clone();
         let is_search = !request.filter.matches_all();
-        // Searches may take long, and other reads do not wait for them.
+        // Searches may take long, so other reads have permits of their own.
         let permits = if is_search { &self.searches } else { &self.reads };
         Self::read(permits, move || reader.page(&request)).await
     }
@@ -321,7 +321,7 @@ impl PlantRepository for SledRepository {
     }
 
     async fn backup(&self) -> Result<Backup, StoreError> {
-        // Each backup may keep a whole generation of tables on the disk.
+        // Each backup may keep a whole generation of tables on the disk, so only one runs at a time.
         let permit = Arc::clone(&self.backups).try_acquire_owned();
         let permit = permit.map_err(|_| StoreError::BackupRunning)?;
         let (tree, event_log) = (Arc::clone(&self.events.tree), self.events.id);
@@ -363,11 +363,11 @@ impl PlantRepository for SledRepository {
     async fn close(&self) -> Result<(), StoreFailure> {
         let (done, closed) = oneshot::channel();
         let closing = async {
-            // A closed queue means that the repository is closed already.
+            // A closed queue means that the repository is already closed.
             if self.queue.send(Message::Close(done)).await.is_ok() { closed.await } else { Ok(()) }
         };
         tokio::select! {
-            // When the commit thread ends without an answer, the failure is reported soon.
+            // If the commit thread ends without an answer, a failure is reported soon.
             Ok(()) = closing => self.health.check(),
             failure = self.health.failed() => Err(failure),
         }
@@ -387,7 +387,7 @@ struct JoinOnDrop {
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // After a failure, a thread may be stuck forever on a disk that does not answer.
+            // After a failure, a thread may hang forever on a disk that does not answer.
             if self.health.failure().is_none() && thread.join().is_err() {
                 log::error!("a thread of the store panicked");
             }

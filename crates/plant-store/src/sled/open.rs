@@ -30,13 +30,13 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 const LOCK: &str = "lock";
 
-/// A checked database: its tables have everything in the write-ahead log.
+/// An open database. All changes in its write-ahead log are in tables.
 pub(crate) struct Opened {
     pub(crate) files: Files,
     pub(crate) manifest: Manifest,
     pub(crate) tables: Tables,
     pub(crate) write_ahead_log: WriteAheadLog,
-    /// The newest groups in the write-ahead log without a gap, oldest first, if there is an archive.
+    /// The newest consecutive groups in the write-ahead log, oldest first, if there is an archive.
     pub(crate) to_archive: Vec<ChangeGroup>,
     pub(crate) lock: File,
 }
@@ -57,13 +57,13 @@ fn make_or_open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result
     recover(config, files, lock).map_err(advise)
 }
 
-/// Checks the database, and writes what only the write-ahead log has as a table.
+/// Checks the database, and flushes what only the write-ahead log has.
 fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Opened> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
-    // A power cut could still undo the rename of a manifest that a kill has left without this sync.
+    // A kill may have come between the rename of the manifest and this sync; a power cut could still undo the rename.
     sync_folder(&config.directory)?;
-    // Before sled sees the tables: it may hang on damaged files.
+    // Before sled opens the tables, because it may hang on damaged files.
     check_tables(&files, &manifest)?;
     let mut tables = open_tables(&files, &manifest)?;
     let log = write_ahead_log::read(&config.directory, Some(manifest.log_salts), &mut findings)?;
@@ -72,10 +72,9 @@ fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Open
     let to_archive = config.archive.as_ref().map_or_else(Vec::new, |_| newest_run(&groups));
     let (memtables, totals) = replay(Some(manifest.totals), groups, &mut findings)?;
     fault::point("after-replay");
-    // Only now: beside a manifest that is not the newest one, and was refused above, these tables may have the only copy of
-    // a plant.
+    // Not earlier: with an older manifest, which was refused above, these tables may have the only copy of a plant.
     files.remove_other_tables(&manifest)?;
-    // There is one at most, because a gap in the log is refused.
+    // At most one, because a gap in the log is refused.
     for memtable in &memtables {
         let table = write_table(&files, &mut manifest, memtable, totals)?;
         tables = with_newest(&tables, table);
@@ -84,13 +83,12 @@ fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Open
     Ok(Opened { files, manifest, tables, write_ahead_log, to_archive, lock })
 }
 
-/// Opens the tables that the manifest names.
 pub(crate) fn open_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<Tables> {
     manifest.tables.iter().map(|named| files.open_table(*named).map(Arc::new)).collect()
 }
 
-/// Reads all files of all tables, so that damage shows now, and not when a plant is asked for. Each table has a thread,
-/// because checksums take a processor.
+/// Reads all files of all tables, so that damage shows now, not when a plant is read. Each table has a thread, because
+/// computing checksums keeps a processor busy.
 fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let spawn =
@@ -102,7 +100,8 @@ fn check_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<()> {
     })
 }
 
-/// Makes the files of an empty database, the manifest last. A kill before leaves nothing that blocks the next open.
+/// Makes the files of an empty database, the manifest last: a kill before that leaves nothing that blocks the next
+/// open.
 fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
     fault::point("before-log-made");
     files.make()?;
@@ -111,13 +110,13 @@ fn make_database(directory: &Path, files: &Files) -> anyhow::Result<()> {
     files.write_manifest(&Manifest::new(salts, new_event_log()?))
 }
 
-/// A random name of a log of events.
+/// A random name for a log of events.
 pub(crate) fn new_event_log() -> anyhow::Result<u32> {
     getrandom::u32().context("the system gives no random bytes")
 }
 
-/// Syncs the names in a folder, and those of the folder and its ancestors: a killed start may have created any of them.
-/// An ancestor that this user may not open existed before.
+/// Syncs a folder and all its ancestors, because a killed start may have created any of them. An ancestor that this
+/// user may not open existed before.
 pub(crate) fn sync_names(directory: &Path) -> anyhow::Result<()> {
     for folder in directory.canonicalize()?.ancestors() {
         match File::open(folder).and_then(|folder| folder.sync_all()) {
@@ -137,14 +136,14 @@ pub(crate) fn sync_names(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the file of a lock, if it is missing, and locks it.
+/// Opens or makes a lock file, and locks it.
 pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let file = open_own(path, File::options().create(true).truncate(false).write(true))
         .with_context(|| format!("cannot write {}; check who owns it", path.display()))?;
     try_lock(path, file)
 }
 
-/// Locks the database, and changes nothing: its file system may be read-only, and what is left of it may have no lock.
+/// Locks the database without a change: its file system may be read-only, and what is left of it may have no lock file.
 pub(crate) fn lock_to_look(directory: &Path) -> anyhow::Result<Option<File>> {
     let path = directory.join(LOCK);
     match open_own(&path, File::options().read(true)) {

@@ -1,4 +1,4 @@
-//! Reads of plants: newer levels override older ones. All of them hold only changes that are on disk.
+//! Reads of plants. Newer levels override older ones; all of them have only changes that are on disk.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::sled::tables::Map;
 use crate::sled::tree::MergeTree;
 use crate::{Page, PageRequest, Revision, StoredPlant};
 
-/// The most plants taken from memory at a time.
+/// The most plants that are copied from memory at a time.
 const RUN: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlantReader {
     pub(crate) tree: Arc<MergeTree>,
-    /// How many plants a page of a filter looks at in turn before it asks the index.
+    /// How many plants a filtered page scans before it uses the index.
     pub(crate) plants_scanned_first: usize,
 }
 
@@ -47,7 +47,7 @@ impl PlantReader {
         {
             next = self.plants_from(from, &mut page)?;
             if is_filtered && page.fills_too_slowly() {
-                // Ends the scan: the index finds rare matches faster.
+                // Ends the scan, because the index finds rare matches faster.
                 page.most_work = 0;
             }
         }
@@ -62,7 +62,7 @@ impl PlantReader {
         Ok(page.page)
     }
 
-    /// Reads one run of plants from an id on, about as long as the page wants, and returns where the run ends.
+    /// Reads a run of plants from an id on, about as long as the page needs. Returns the first id after the run.
     fn plants_from(
         &self,
         from: PlantId,
@@ -99,7 +99,7 @@ impl PlantReader {
         Ok(next)
     }
 
-    /// Searches for the plants from an id on by the index.
+    /// Finds plants from an id on through the index.
     fn search(&self, from: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
         let (texts, tables) = {
             let levels = self.tree.read();
@@ -114,7 +114,7 @@ impl PlantReader {
                     return Ok(());
                 }
                 Step::Candidate(id) => {
-                    // Another level may have a newer state.
+                    // Another level may have a newer record.
                     let record = self.tree.record(id)?;
                     if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
                         return Ok(());
@@ -129,7 +129,7 @@ struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
     looked_at: usize,
-    /// The page ends when this many plants were looked at.
+    /// The page ends after examining this many plants.
     most_work: usize,
     page: Page,
 }
@@ -143,14 +143,14 @@ impl<'a> PageInProgress<'a> {
         Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
     }
 
-    /// How many plants to read at once. Without a filter, every plant is on the page, so fewer suffice.
+    /// How many plants to read at once. Without a filter, every plant goes on the page, so fewer suffice.
     fn most_wanted(&self) -> usize {
-        // `looked_at` makes later runs longer when many plants were deleted.
+        // Deleted plants add to `looked_at`, so later runs are longer.
         let wanted = self.limit - self.page.len() + self.looked_at;
         if self.filter.matches_all() { wanted.min(RUN) } else { RUN }
     }
 
-    /// Whether the page is full, or has cost enough, before the plant with this id. If so, the next page begins there.
+    /// Whether the page is full, or has cost enough, before the plant with this id, where the next page then begins.
     fn ends_before(&mut self, id: PlantId) -> bool {
         let ends = self.page.len() >= self.limit || self.looked_at >= self.most_work;
         if ends {
@@ -159,14 +159,15 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Whether matches are too rare for the page to be full after the most work.
+    /// Whether matches are too rare to fill the page before it ends.
     fn fills_too_slowly(&self) -> bool {
         self.page.len().saturating_mul(self.most_work) < self.limit.saturating_mul(self.looked_at)
     }
 
-    /// Adds a plant that the filter matches; `None` is a deleted plant. Returns false when the page ends before it.
+    /// Adds a plant if the filter selects it; `None` is a deleted plant. Returns false if the page ends before the
+    /// plant.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
-        // Deleted plants do not end a full page: otherwise it would have a next page without a plant.
+        // Deleted plants do not end a full page: the next page might have no plant.
         let ends = match record {
             Some(_) => self.ends_before(id),
             None => self.page.len() < self.limit && self.ends_before(id),
@@ -182,7 +183,7 @@ impl<'a> PageInProgress<'a> {
         let record = PlantRecord::decode(record)
             .with_context(|| format!("the record of plant {id} is damaged"))?;
         if self.filter.matches(record.name, record.tag) {
-            // The rules are not checked again: the checksum vouches that the record is the one of a valid plant.
+            // The rules need no check: the checksum vouches for the record of a valid plant.
             let plant = NewPlantRef { id, name: record.name, tag: record.tag };
             self.page.push(plant, Revision::from(record.revision));
         }

@@ -8,19 +8,19 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The mode of a new file, which may hold plants: for its owner alone.
+/// New files may hold plants, so only their owner has access.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// Makes a file for writing, for its owner alone. Fails if the file is there: in a folder of another user, it may be a link to
-/// any file.
+/// Makes a file for writing, private to its owner. Fails if the path exists: in a folder of another user, it may be a
+/// link to any file.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(path)
 }
 
-/// Opens a file that the store has made; if `options` say to make a missing one, for its owner alone. Fails for everything
-/// else at the path: in a folder of another user, a link could lead to any file.
+/// Opens a file of the store. A file that `options` make is private to its owner. Fails for everything but a regular
+/// file: in a folder of another user, a link could lead to any file.
 pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // NONBLOCK: opening a pipe would wait.
+    // Without NONBLOCK, opening a pipe would wait.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     match options.custom_flags(flags).mode(PRIVATE_MODE).open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(file),
@@ -32,7 +32,7 @@ pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<Fil
     }
 }
 
-/// Reads a file that the store has made.
+/// Reads a file of the store.
 pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = open_own(path, File::options().read(true))?;
     let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));

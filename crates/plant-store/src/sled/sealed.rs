@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a kind of sealed content begins with, and what to call it in errors.
+/// The magic number of a kind of sealed content, and its name in errors.
 pub(crate) struct Seal {
     pub(crate) magic: [u8; 8],
     pub(crate) name: &'static str,

@@ -10,7 +10,7 @@ use crate::sled::reader::PlantReader;
 use crate::sled::tables::Map;
 use crate::{TagCount, TagPage, TagPageRequest};
 
-/// How many tags more than its limit a page examines: tags without plants may be in the way.
+/// How many tags beyond its limit a page examines, because tags without plants may be in the way.
 const MORE_TAGS: usize = 256;
 
 impl PlantReader {
@@ -36,7 +36,7 @@ impl PlantReader {
         let mut last = None;
         for (tag, count) in counts {
             if !tag.starts_with(&request.prefix) {
-                // Tags with the prefix are neighbors, so none follows.
+                // Tags with the prefix are neighbors, so no more follow.
                 return Ok(page);
             }
             if count != 0 && request.selects(&tag) {
@@ -53,7 +53,7 @@ impl PlantReader {
         Ok(page)
     }
 
-    /// The counts of all levels from a tag on, for at most `most` tags of each. All are of one moment.
+    /// The counts of all levels from a tag on, all of one moment. Reads at most `most` tags of each level.
     fn counts_from(&self, start: &str, most: usize) -> anyhow::Result<TagCountRun> {
         let (TagCountRun { mut counts, mut end }, tables) = {
             let levels = self.tree.read();

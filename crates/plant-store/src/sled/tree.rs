@@ -20,14 +20,14 @@ use crate::sled::tables::{Map, Table};
 #[derive(Debug)]
 pub(crate) struct MergeTree {
     levels: RwLock<Levels>,
-    /// The sequence number of the last event that is shown, for those who wait for the next one.
+    /// The sequence number of the newest visible event. Readers of events wait for a greater one.
     shown: watch::Sender<u64>,
 }
 
 /// Newer levels override older ones: the active memtable, the immutable one, and the tables.
 #[derive(Debug)]
 pub(crate) struct Levels {
-    /// What all changes add up to.
+    /// The totals after all changes.
     pub(crate) totals: Totals,
     active: Memtable,
     immutable: Option<Arc<Memtable>>,
@@ -35,16 +35,16 @@ pub(crate) struct Levels {
 }
 
 impl MergeTree {
-    /// Empty memtables over tables that have everything up to `totals`.
+    /// A tree with empty memtables, over tables that have everything up to `totals`.
     pub(crate) fn new(tables: Tables, totals: Totals) -> Self {
         let active = Memtable::after(totals.last_sequence);
         let levels = RwLock::new(Levels { totals, active, immutable: None, tables });
         Self { levels, shown: watch::Sender::new(totals.last_sequence) }
     }
 
-    /// Hold the lock only briefly: writes wait for it.
+    /// Hold the lock only briefly: commits wait for it.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Levels> {
-        // A group that a panic has left half applied is on disk in the log, and the store has failed.
+        // A panic may leave a group half applied, but then the group is in the log on disk, and the store has failed.
         self.levels.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,12 +52,12 @@ impl MergeTree {
         self.levels.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tables as they are now. They stay readable while compaction replaces them.
+    /// The current tables. They stay readable while compaction replaces them.
     pub(crate) fn tables(&self) -> Tables {
         Arc::clone(&self.read().tables)
     }
 
-    /// What all levels hold in one moment. Commits wait while the active memtable is copied, some milliseconds.
+    /// A snapshot of all levels. Commits wait some milliseconds while the active memtable is copied.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let levels = self.read();
         Snapshot {
@@ -85,7 +85,8 @@ impl MergeTree {
         Ok(None)
     }
 
-    /// Shows readers a group that is on disk in the write-ahead log, and whose changes lead to these plants.
+    /// Makes a group visible to readers once it is in the write-ahead log on disk. `plants` are the plants after its
+    /// changes.
     pub(crate) fn apply(
         &self,
         group: &ChangeGroup,
@@ -100,13 +101,13 @@ impl MergeTree {
         Ok(())
     }
 
-    /// Waits until an event after this sequence number is shown.
+    /// Waits until an event after this sequence number is visible.
     pub(crate) async fn shows_after(&self, sequence: u64) {
-        // The sender is dropped only with the tree.
+        // The sender lives as long as the tree.
         let _ = self.shown.subscribe().wait_for(|shown| *shown > sequence).await;
     }
 
-    /// An event, if it is still there.
+    /// An event, if it is still stored.
     pub(crate) fn event(&self, sequence: u64) -> anyhow::Result<Option<EventRecord>> {
         let tables = {
             let levels = self.read();
@@ -124,7 +125,7 @@ impl MergeTree {
         Ok(None)
     }
 
-    /// Makes the active memtable immutable and begins the next one. The previous one must be a table already.
+    /// Makes the active memtable immutable, and begins the next one. The previous immutable one must be flushed.
     pub(crate) fn freeze(&self) -> anyhow::Result<(Arc<Memtable>, Totals)> {
         let mut levels = self.write();
         ensure!(levels.immutable.is_none(), "a memtable is immutable already");
@@ -134,24 +135,24 @@ impl MergeTree {
         Ok((immutable, levels.totals))
     }
 
-    /// Shows readers the table of the immutable memtable in place of the memtable.
+    /// Replaces the immutable memtable by its table.
     pub(crate) fn flushed(&self, tables: Tables, stored_from: u64) {
         let mut levels = self.write();
         levels.tables = tables;
         levels.totals.stored_from = stored_from;
         let immutable = levels.immutable.take();
         drop(levels);
-        // Freeing it takes a while, so the lock goes first.
+        // Freeing the memtable takes a while, so the lock is released before.
         drop(immutable);
     }
 
-    /// Shows readers the result of a merge in place of its inputs.
+    /// Replaces the inputs of a merge by its result.
     pub(crate) fn merged(&self, tables: Tables) {
         self.write().tables = tables;
     }
 }
 
-/// A tree in one moment.
+/// The state of a tree in one moment.
 pub(crate) struct Snapshot {
     pub(crate) totals: Totals,
     pub(crate) immutable: Option<Arc<Memtable>>,
@@ -170,7 +171,6 @@ impl Levels {
         self.active.events.len()
     }
 
-    /// How many changes are in no table yet.
     pub(crate) fn changes_in_memory(&self) -> usize {
         self.memtables().map(|memtable| memtable.events.len()).sum()
     }
@@ -198,7 +198,7 @@ impl Levels {
         self.memtables().flat_map(|memtable| memtable.texts.batches()).collect()
     }
 
-    /// The sequence number of the first event in memory, or of the next one while there is none.
+    /// The sequence number of the first event in memory, or of the next event if there is none.
     pub(crate) fn first_sequence(&self) -> u64 {
         self.immutable
             .as_ref()
@@ -215,7 +215,7 @@ impl Levels {
     }
 }
 
-/// The tables with one in front that is newer than all.
+/// Adds a table that is newer than all others.
 pub(crate) fn with_newest(tables: &[Arc<Table>], newest: Table) -> Tables {
     [Arc::new(newest)].into_iter().chain(tables.iter().cloned()).collect()
 }
