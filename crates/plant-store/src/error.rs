@@ -25,8 +25,8 @@ pub enum StoreError {
     /// Too many writes wait, or the disk does not answer; nothing was written.
     #[error("the store is too busy")]
     Busy,
-    /// The disk has too little room; nothing was written, except that an import may have stored some of its plants. Once
-    /// there is room, the store takes writes again.
+    /// The disk is full; nothing was written, except that an import may have stored some of its plants. The store takes
+    /// writes again once the disk has room.
     #[error("the disk of the store is full: {0}")]
     DiskFull(DiskShortage),
     /// The database does not answer, or takes no writes; nothing was written.
@@ -35,7 +35,8 @@ pub enum StoreError {
     /// The database refuses this write permanently, but takes others; nothing was written.
     #[error("the database refuses this write: {0}")]
     Refused(StoreFailure),
-    /// The events after a cursor cannot all be shown: the cursor is not one of this log, or events were forgotten.
+    /// The events after a cursor are incomplete: the cursor is of another log, or the store has forgotten some of these
+    /// events.
     #[error("the events after the cursor are not there, or not all of them")]
     EventsGone,
     /// The repository makes no backups of its own. The text says what to use instead.
@@ -44,7 +45,7 @@ pub enum StoreError {
     /// Another backup is being made.
     #[error("another backup is being made")]
     BackupRunning,
-    /// The archive, which is required, does not take changes. The store itself takes writes.
+    /// The archive is required and does not take changes. The store itself takes writes.
     #[error("the archive of the store does not take changes: {0}")]
     NotArchived(StoreFailure),
     /// The store is closed; nothing was written.
@@ -55,7 +56,7 @@ pub enum StoreError {
     Failed(#[from] StoreFailure),
 }
 
-/// What a full disk has too little of.
+/// What a full disk lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskShortage {
     /// Bytes.
@@ -85,7 +86,7 @@ pub enum OpenError {
     Unusable(StoreFailure),
 }
 
-/// The cause of a failure, shared by all callers that it concerns. Meant for the log: it may name files and folders.
+/// The cause of a failure, shared by all callers that get it. For the log: it may name files and folders.
 #[derive(Clone, Debug)]
 pub struct StoreFailure(Arc<dyn Error + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Events: what happened to plants, and cursors, which say how far a reader has come.
+//! Events: what happened to plants. Cursors: how far a reader of events has come.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
 /// The default of [`EventRetention::age`]: an hour.
 pub const DEFAULT_KEEP_EVENTS_FOR: Duration = Duration::from_secs(3600);
 
-/// The most events that are kept because of their age.
+/// The most events that are kept for their age.
 pub const KEEP_EVENTS_FOR_MAX_EVENTS: u64 = 10_000_000;
 
 /// One change to one plant.
@@ -28,12 +28,12 @@ pub struct Event {
     /// The plant that it happened to.
     pub id: PlantId,
     /// When the store committed the change, in whole milliseconds of its clock. All events of one commit have the same
-    /// time, and a clock that is set back shows in the times of later events.
+    /// time. If the clock is set back, later events have earlier times.
     pub at: SystemTime,
 }
 
 impl Event {
-    /// The revision that the event led to. A deletion has its own number too.
+    /// The revision of the plant after the event. A deletion has a revision of its own too.
     #[must_use]
     pub const fn revision(&self) -> Revision {
         self.cursor.revision
@@ -52,13 +52,13 @@ pub enum EventKind {
     Deleted,
 }
 
-/// The position of a reader in a log of events: everything up to a revision was read. As text, both numbers in
-/// hexadecimal and decimal form, such as `2048-9f3a1c`; opaque to clients.
+/// The position of a reader in a log of events, after all events up to a revision. As text: the revision in decimal,
+/// then the log in hexadecimal, such as `2048-9f3a1c`. Clients do not interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventCursor {
-    /// The revision of the last event that was read; [`Revision::BEFORE_ALL`] before the first one.
+    /// The revision of the last event that the reader has; [`Revision::BEFORE_ALL`] before the first one.
     pub revision: Revision,
-    /// Names the log that the revision belongs to. The same revision in another log is another change.
+    /// Names the log of the revision. In another log, the same revision is another change.
     pub log: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct NotACursor;
 impl FromStr for EventCursor {
     type Err = NotACursor;
 
-    /// Takes only the form that is displayed.
+    /// Accepts only the form that `Display` writes.
     fn from_str(text: &str) -> Result<Self, NotACursor> {
         let (revision, log) = text.split_once('-').ok_or(NotACursor)?;
         let revision: u64 = revision.parse().map_err(|_| NotACursor)?;
@@ -100,13 +100,13 @@ pub enum EventsAfter {
 /// A page of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPage {
-    /// The next events, oldest first; empty when nothing happened since.
+    /// The next events, oldest first; empty if nothing has happened since.
     pub events: Vec<Event>,
-    /// The position behind this page.
+    /// The position after this page.
     pub next: EventCursor,
 }
 
-/// How many events are kept: as many as either of the limits asks for.
+/// How many events are kept: the more generous of the two limits counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventRetention {
@@ -117,7 +117,7 @@ pub struct EventRetention {
 }
 
 impl EventRetention {
-    /// Keeps this many events, and those that are younger than `age`.
+    /// Keeps this many events, and all that are younger than `age`.
     #[must_use]
     pub const fn new(events: u64, age: Duration) -> Self {
         Self { events, age }
@@ -130,11 +130,12 @@ impl Default for EventRetention {
     }
 }
 
-/// The last time that is stored, 9999-12-30T22:00:00.999Z in milliseconds since 1970: RFC 3339 can write it with any offset.
+/// The latest time that is stored: 9999-12-30T22:00:00.999Z in milliseconds since 1970. RFC 3339 can write this time
+/// with any offset.
 pub(crate) const MAX_AT_MS: u64 = 253_402_207_200_999;
 
-/// The milliseconds of a time since 1970 in UTC. For a time before, and for one after [`MAX_AT_MS`], which only a wrong clock
-/// shows, the nearest one between them.
+/// Milliseconds since 1970 in UTC, clamped to 0 and [`MAX_AT_MS`]. Only a wrong clock shows a time outside of that
+/// range.
 pub(crate) fn to_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(MAX_AT_MS).min(MAX_AT_MS)

@@ -1,9 +1,10 @@
-//! Fault points: named places where tests make a process panic, or stop until it is killed.
+//! Fault points: named places where a test makes the process panic, or stops a thread until the process is killed.
 //!
-//! Without the feature `__fault-points` a point does nothing. The environment variable `FAILPOINTS` configures the points
-//! in the syntax of the crate `fail`: `before-answers=3*off->panic(text)` panics at the fourth pass, and `return` instead
-//! of `panic(text)` logs the pass and stops the thread for good. `after-table-sync@plant-compact` counts only the passes
-//! of the compaction thread, `after-table-sync@main` those of the open.
+//! A point does nothing without the feature `__fault-points`. The environment variable `FAILPOINTS` configures the
+//! points in the syntax of the crate `fail`: `before-answers=3*off->panic(text)` panics at the fourth pass; with
+//! `return` instead of `panic(text)`, the fourth pass is logged and stops the thread for good.
+//! `after-table-sync@plant-compact` counts only the passes of the compaction thread, and `after-table-sync@main` those
+//! of the open.
 
 #[cfg(feature = "__fault-points")]
 mod switched_on {
@@ -11,7 +12,7 @@ mod switched_on {
     use std::sync::Once;
     use std::thread;
 
-    /// A place where a test may interfere. Panics when `FAILPOINTS` says so or cannot be parsed.
+    /// A place where a test may interfere. Panics if `FAILPOINTS` asks for that or cannot be parsed.
     pub fn point(name: &str) {
         read_environment();
         fail::fail_point!(name, |_| stop(name));
@@ -20,7 +21,7 @@ mod switched_on {
         fail::fail_point!(&name_in_thread, |_| stop(name));
     }
 
-    /// A limit, or the smaller one of a test: `NAME=return(3)`.
+    /// The limit, or a smaller one that a test sets: `NAME=return(3)`.
     pub fn limit(name: &str, limit: usize) -> usize {
         read_environment();
         fail::fail_point!(name, |wanted| {
@@ -29,7 +30,6 @@ mod switched_on {
         limit
     }
 
-    /// Reads the environment once for the whole process.
     fn read_environment() {
         static READ: Once = Once::new();
         READ.call_once(|| mem::forget(fail::FailScenario::setup()));
@@ -46,12 +46,10 @@ mod switched_on {
 #[cfg(feature = "__fault-points")]
 pub use switched_on::{limit, point};
 
-/// Does nothing.
 #[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn point(_name: &str) {}
 
-/// The limit unchanged.
 #[cfg(not(feature = "__fault-points"))]
 #[inline]
 pub(crate) const fn limit(_name: &str, limit: usize) -> usize {

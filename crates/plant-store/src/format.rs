@@ -1,25 +1,25 @@
-//! Versions of what is on disk: each kind of record, the manifest, backups and archives have one of their own.
+//! Versions of the formats on disk: each kind of record, the manifest, backups and archives have their own.
 //!
-//! A reader knows the newest version of a format and the one before. Of plants and events, which keep the version in which
-//! they were written, a reader knows all versions. So a new optional member of a plant costs another version of its
+//! A reader reads the newest version of a format and the one before. Plants and events keep the version that wrote
+//! them, so their readers read all versions. A new optional member of a plant therefore costs another version of its
 //! [record](crate::record), and a default in its one decoder.
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A kind of bytes: one byte with the version, and then the content as postcard writes it.
+/// A format: one byte with the version, then the content as postcard encodes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
-    /// What to call the bytes in errors.
+    /// What errors call the bytes.
     pub(crate) name: &'static str,
-    /// The first version that can be read.
+    /// The oldest version that is read.
     pub(crate) oldest: u8,
     /// The version that is written.
     pub(crate) newest: u8,
 }
 
-/// Another version of the program wrote the bytes, which are then not damaged.
+/// The bytes are not damaged, but of another version of the program.
 #[derive(Debug, Error)]
 #[error(
     "{name} has {found}, and this version of the program reads {known}; export the plants with the version that wrote \
@@ -32,7 +32,7 @@ pub(crate) struct OtherFormat {
 }
 
 impl Format {
-    /// The bytes of a value in the newest version; `capacity` is about how many there will be.
+    /// Encodes a value in the newest version. `capacity` is about the number of bytes.
     pub(crate) fn encode(self, value: &impl Serialize, capacity: usize) -> anyhow::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
         bytes.push(self.newest);
@@ -54,7 +54,7 @@ impl Format {
         Ok((*version, content))
     }
 
-    /// Decodes a value whose versions do not differ.
+    /// Decodes a value that is encoded alike in all versions.
     pub(crate) fn decode<'a, T: Deserialize<'a>>(self, bytes: &'a [u8]) -> anyhow::Result<T> {
         whole(self.version_of(bytes)?.1)
     }

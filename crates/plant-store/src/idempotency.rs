@@ -5,14 +5,14 @@ use sha2::{Digest, Sha256};
 
 /// A digest of an idempotency key and of the plant that was sent with it.
 ///
-/// A plant keeps the digest of its create. A later create with the same digest is the same request sent again: it gets the
-/// same answer and writes nothing. No table of keys is needed, because the answer is a function of the request.
+/// A plant keeps the digest of its create. A later create with the same digest is a retry of that request: it gets the
+/// same answer and writes nothing. The answer depends on the request alone, so no table of keys is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 
 impl IdempotencyDigest {
-    /// The length in bytes: half of a SHA-256. 128 bits tell the requests of honest clients apart. (The holder of a token
-    /// can store anything without forging a digest.)
+    /// The length in bytes: half of a SHA-256. 128 bits are enough to tell the requests of honest clients apart.
+    /// (Forging a digest gains nothing: the holder of a token can store anything anyway.)
     pub const BYTES: usize = 16;
 
     /// The digest of `key`, as the client sent it, and of the plant sent with it.
@@ -20,7 +20,7 @@ impl IdempotencyDigest {
     pub fn new(key: &str, new_plant: &NewPlant) -> Self {
         let mut hash = Sha256::new();
         let (name, tag) = new_plant.plant().members();
-        // The length before each text keeps different inputs from becoming the same bytes.
+        // A length before each text keeps different inputs from hashing the same bytes.
         for text in [Some(key), Some(name), tag] {
             match text {
                 Some(text) => {
@@ -38,13 +38,13 @@ impl IdempotencyDigest {
         Self(digest)
     }
 
-    /// The bytes that a store keeps.
+    /// The bytes to store.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// The digest from the bytes that a store has kept.
+    /// The digest with these stored bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)

@@ -13,9 +13,9 @@ pub enum OnConflict {
     /// Refuse it.
     #[default]
     Error,
-    /// Keep the plant that is there.
+    /// Keep the stored plant.
     Skip,
-    /// Replace the plant that is there.
+    /// Replace the stored plant.
     Replace,
 }
 
@@ -38,7 +38,7 @@ impl FromStr for OnConflict {
     }
 }
 
-/// The text is no [`OnConflict`].
+/// The text is not an [`OnConflict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be error, skip or replace")]
 pub struct UnknownOnConflict;
@@ -46,14 +46,14 @@ pub struct UnknownOnConflict;
 /// The outcome of one plant of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
-    /// Its id was free: it was created.
+    /// The id was free: the plant was created.
     Created,
-    /// It replaced the existing plant, which may have been equal.
+    /// The plant replaced the stored one, even if both are equal.
     Replaced,
-    /// Its id was taken, and it was skipped ([`OnConflict::Skip`]).
+    /// The id was taken, and the plant was skipped ([`OnConflict::Skip`]).
     Skipped,
-    /// Its id was taken, and it was refused ([`OnConflict::Error`]).
+    /// The id was taken, and the plant was refused ([`OnConflict::Error`]).
     IdTaken,
-    /// The database refuses it ([`StoreError::Refused`]).
+    /// The database refuses the plant ([`StoreError::Refused`]).
     Refused(StoreFailure),
 }

@@ -3,15 +3,14 @@
 //! - [`PlantRepository`] is the contract; its documentation lists the promises of every repository.
 //! - [`SledRepository`] keeps plants on one disk, with group commit, in a log-structured merge tree. [`SledInspection`]
 //!   inspects such a database, even a damaged one.
-//! - [`Backup`] is such a database in one moment, as a stream. [`BackupReader`] proves a backup and restores it, and [`PointInTime`]
-//!   brings it up to a later moment.
-//! - [`write`](mod@write) decides a write for any store, and the feature `conformance` tests a store against the contract.
+//! - [`Backup`] is a snapshot of such a database, as a stream of bytes. [`BackupReader`] verifies and restores it, and
+//!   [`PointInTime`] adds the changes up to a later moment.
+//! - [`write`](mod@write) decides a write for any store. The feature `conformance` tests a store against the contract.
 //!
 //! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
 //!
-//! What a repository measures is in the terms of prometheus 0.14 ([`metrics`]).
-//!
-//! A repository is written with `#[async_trait]` of async-trait 0.1. Plants are those of [`plant_domain`].
+//! Metrics have the types of prometheus 0.14 ([`metrics`]). Implement the contract with `#[async_trait]` of async-trait
+//! 0.1.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! What repositories measure, in the terms of Prometheus.
+//! The metrics of repositories.
 //!
-//! The metrics are those of the crate prometheus 0.14. Their names begin with `plantd_`, and end with their unit, or with `_total`
-//! if they only grow.
+//! They have the types of the crate prometheus 0.14. Names begin with `plantd_`, and end with a unit, or with `_total`
+//! for counters.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, Opts};
 
 pub use prometheus::proto::MetricFamily;
 
-/// From a fast disk to one that hardly answers, in seconds.
+/// Bounds in seconds, from a fast disk to one that hardly answers.
 const COMMIT_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 10.0];
 
-/// From a change alone to the largest group.
+/// Bounds from a single change to the largest group.
 const GROUP_BUCKETS: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
-/// What every repository with group commit measures.
+/// The metrics of every repository with group commit.
 #[derive(Debug)]
 pub struct CommitMetrics {
     group_changes: Histogram,
@@ -46,18 +46,18 @@ impl Default for CommitMetrics {
 }
 
 impl CommitMetrics {
-    /// Adds a commit that is durable.
+    /// Counts a durable commit.
     pub fn note_commit(&self, changes: usize, took: Duration) {
         self.group_changes.observe(changes as f64);
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// Adds a write that was refused because the queue was full.
+    /// Counts a write that was refused because the queue was full.
     pub fn note_refused(&self) {
         self.refused.inc();
     }
 
-    /// The metrics, with the length of the queue and the length at which writes are refused.
+    /// The metrics, with the current length of the queue and the length from which writes are refused.
     #[must_use]
     pub fn collect(&self, queue_length: usize, queue_capacity: usize) -> Vec<MetricFamily> {
         let collectors: [&dyn Collector; 3] = [&self.group_changes, &self.seconds, &self.refused];
@@ -82,7 +82,7 @@ impl CommitMetrics {
 ///
 /// # Panics
 ///
-/// When the name is no name of a metric.
+/// If the name is not a valid metric name.
 #[must_use]
 pub fn gauge(name: &str, help: &str, value: f64) -> MetricFamily {
     let gauge = Gauge::new(name, help).expect("a name of a metric");
@@ -90,11 +90,11 @@ pub fn gauge(name: &str, help: &str, value: f64) -> MetricFamily {
     gauge.collect().remove(0)
 }
 
-/// A gauge that has a label, with its values.
+/// A gauge with one label, and a value for each label value.
 ///
 /// # Panics
 ///
-/// When a name is no name of a metric or of a label.
+/// If a name is not valid for a metric or a label.
 #[must_use]
 pub fn gauges<'a>(
     name: &str,
@@ -113,7 +113,7 @@ pub fn gauges<'a>(
 ///
 /// # Panics
 ///
-/// When the name is no name of a metric.
+/// If the name is not a valid metric name.
 #[must_use]
 pub fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("a name of a metric")
@@ -123,18 +123,18 @@ pub fn counter(name: &str, help: &str) -> IntCounter {
 ///
 /// # Panics
 ///
-/// When the name is no name of a metric, or the buckets are not in order.
+/// If the name is not a valid metric name, or the buckets are not in order.
 #[must_use]
 pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {
     let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
     Histogram::with_opts(options).expect("a histogram")
 }
 
-/// A metric that has one label, and its series for each of these values, so that each is exported before its first event.
+/// A metric with one label, and its series for these label values. Each series is exported before its first event.
 ///
 /// # Panics
 ///
-/// When a name is no name of a metric or of a label, or the metric has other labels.
+/// If a name is not valid for a metric or a label, or the metric has other labels.
 #[must_use]
 pub fn with_series<T: MetricVecBuilder, const N: usize>(
     metric: prometheus::Result<MetricVec<T>>,

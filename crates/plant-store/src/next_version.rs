@@ -1,5 +1,5 @@
-//! A next version of a record, with one more optional member, behind a switch: for the test that what this version has written
-//! stays readable.
+//! Simulates the next version of a record, with one more optional member, to test that records of this version stay
+//! readable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,17 +10,17 @@ use crate::format::{Format, whole};
 
 static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// What each new record has as its new member.
+/// The value of the new member in each new record.
 const HABITAT: &str = "hedges";
 
-/// A record with its new member.
+/// A record with the new member.
 #[derive(Serialize, Deserialize)]
 struct Next<'a, T> {
     record: T,
     habitat: Option<&'a str>,
 }
 
-/// Makes this process a program of the next version, or of this version again.
+/// Makes this process write the next version, or this version again.
 pub fn switch(is_written: bool) {
     IS_WRITTEN.store(is_written, Ordering::SeqCst);
 }
@@ -29,7 +29,7 @@ pub(crate) fn is_written() -> bool {
     IS_WRITTEN.load(Ordering::Relaxed)
 }
 
-/// The bytes of a record in the version after this one.
+/// The record in the version after this one.
 pub(crate) fn encode(format: Format, record: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     next(format).encode(&Next { record, habitat: Some(HABITAT) }, 0)
 }

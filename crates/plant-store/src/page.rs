@@ -7,7 +7,7 @@ use crate::{Revision, StoredPlant};
 
 /// A page of plants by ascending id, and where to continue. Its JSON is the array of its plants.
 ///
-/// The texts of all plants share one allocation: a page is made to be sent, and most of its plants are never kept.
+/// The texts of all plants share one allocation, because most plants of a page are only sent, never kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     rows: Vec<Row>,
@@ -17,7 +17,7 @@ pub struct Page {
     pub next: Option<PlantId>,
 }
 
-/// A plant of the page; the texts are as long as these numbers of bytes say.
+/// A plant of the page, with the lengths of its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     id: PlantId,
@@ -30,7 +30,7 @@ impl Page {
     /// An empty page with room for this many plants.
     #[must_use]
     pub fn with_capacity(plants: usize) -> Self {
-        /// About how long a name and a tag are, in bytes.
+        /// The usual length of a name and a tag together, in bytes.
         const TEXT_BYTES: usize = 40;
         Self {
             rows: Vec::with_capacity(plants),
@@ -39,7 +39,7 @@ impl Page {
         }
     }
 
-    /// Adds a valid plant with a greater id than those before.
+    /// Adds a valid plant, whose id must be greater than those before.
     pub fn push(&mut self, plant: NewPlantRef<'_>, revision: Revision) {
         let NewPlantRef { id, name, tag } = plant;
         self.texts.push_str(name);

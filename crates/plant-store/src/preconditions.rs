@@ -4,8 +4,7 @@ use std::fmt;
 
 use crate::Revision;
 
-/// Conditions on the current plant, checked in the same turn as the change (RFC 9110, section 13.1). The default has no
-/// condition.
+/// Conditions on the current plant, checked atomically with the change (RFC 9110, section 13.1). The default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
     /// There must be a plant with one of these revisions.

@@ -59,7 +59,7 @@ impl<'a> PlantRecord<'a> {
         Ok(KeptPlant { stored: self.to_stored_plant(id)?, idempotency })
     }
 
-    /// The plant of the record. Applies the rules again: a record that breaks one is damaged.
+    /// Checks the rules again: a record that breaks one is damaged.
     pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
         ensure!(self.revision > 0, "the record of plant {id} has no revision");
         let plant = Plant::new(self.name, self.tag.map(str::to_owned))

@@ -10,8 +10,8 @@ use crate::{
     Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
 };
 
-/// The most work of a repository for one page of [`PlantRepository::list`], in plants that are examined. A page ends early here.
-/// With an index over names, only rare combinations of common pieces get this far.
+/// The most plants that a repository examines for one page of [`PlantRepository::list`]; the page ends early after
+/// that. With an index over names, only rare combinations of common pieces get that far.
 pub const PAGE_MAX_WORK: usize = 100_000;
 
 /// Keeps plants. This documentation is the contract; the conformance suite tests an implementation against it.
@@ -22,8 +22,8 @@ pub const PAGE_MAX_WORK: usize = 100_000;
 /// - **Atomic.** Concurrent changes to one plant happen one after the other, each as a whole and with its event.
 /// - **A canceled caller cancels nothing.** An accepted change is carried out even when its future is dropped.
 /// - **Bounded.** No method reads or returns more than its caller asks for plus a constant.
-/// - **No guess after a failure.** A write whose outcome is unknown says so. Once a repository cannot know what it holds,
-///   every later write fails, until it is opened again.
+/// - **No guess after a failure.** A write whose outcome is unknown says so. Once a repository cannot know what it has,
+///   every later write fails until it is opened again.
 ///
 /// An implementation provides [`Self::write`] for one plant and [`Self::import`] for many. [`Self::create`],
 /// [`Self::put`], [`Self::patch`] and [`Self::delete`] call [`Self::write`].
@@ -68,8 +68,8 @@ pub trait PlantRepository: Send + Sync {
         Ok(self.write(Write::Put(new_plant, preconditions)).await?.into_put())
     }
 
-    /// Changes the plant with this id. A patch that changes nothing keeps the revision, without an event. The plant keeps
-    /// the idempotency digest of its create.
+    /// Changes the plant with this id. A patch that changes nothing keeps the revision, without an event. The plant
+    /// keeps the idempotency digest of its create.
     ///
     /// # Errors
     ///
@@ -92,14 +92,14 @@ pub trait PlantRepository: Send + Sync {
         self.write(Write::Delete(id, preconditions)).await.map(drop)
     }
 
-    /// Takes many plants in order, each as its own write, and reports the outcome of each. Waits for room in the queue
-    /// where a create would fail with [`StoreError::Busy`].
+    /// Writes many plants in order, each as a write of its own, and reports the outcome of each. Waits for room in the
+    /// queue where a create would fail with [`StoreError::Busy`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`] or [`StoreError::Failed`]: the plants up to some point were taken, and those after it not,
-    /// unless another client has changed some of them in between. [`StoreError::DiskFull`]: some were not taken, in no
-    /// order. [`StoreError::Busy`] and [`StoreError::Unavailable`]: nothing was written.
+    /// [`StoreError::Closed`] or [`StoreError::Failed`]: the plants up to some point were written, and those after it
+    /// were not, except plants that another client changed meanwhile. [`StoreError::DiskFull`]: any of the plants may
+    /// be missing. [`StoreError::Busy`] and [`StoreError::Unavailable`]: nothing was written.
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
@@ -115,18 +115,18 @@ pub trait PlantRepository: Send + Sync {
 
     /// A page of the plants that match a filter, by ascending id (keyset pagination).
     ///
-    /// The work for one page is bounded, so a page may be short or empty although more plants follow; [`Page::next`] says
-    /// where to continue, and the last page has none. A plant that exists and matches from the first page to the last is
-    /// on exactly one page, as it was when that page was read. A plant that matches only for a time is on one page or on
-    /// none.
+    /// The work for one page is bounded, so a page may be short or empty although more plants follow; [`Page::next`]
+    /// says where to continue, and the last page has none. A plant that exists and matches from the first page to the
+    /// last is on exactly one page, as it was when that page was read. A plant that matches only for a time is on one
+    /// page or on none.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when the page cannot be read.
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
 
-    /// The number of plants, or of those with a tag. The repository maintains these numbers, so the call does not count the
-    /// plants.
+    /// The number of plants, or of those with a tag. The repository maintains these numbers, so the call does not count
+    /// the plants.
     ///
     /// # Errors
     ///
@@ -135,26 +135,27 @@ pub trait PlantRepository: Send + Sync {
 
     /// A page of the tags that plants have, each with the number of its plants (keyset pagination).
     ///
-    /// The work for one page is bounded, so a page may be short or empty although more tags follow; [`TagPage::next`] says
-    /// where to continue. The numbers of one page are those of one moment.
+    /// The work for one page is bounded, so a page may be short or empty although more tags follow; [`TagPage::next`]
+    /// says where to continue. The numbers of one page are those of one moment.
     ///
     /// # Errors
     ///
     /// [`StoreError::Failed`] when the page cannot be read.
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError>;
 
-    /// The next events, in order, at most `limit`, which is at least 1. Revisions grow from event to event; whether they have
-    /// gaps is up to the repository. Returns without waiting for new events, with an empty page when there is none; it may
-    /// wait briefly for commits in progress. No event is ever skipped. None is shown that could still be undone, except by
-    /// what makes every cursor invalid, such as the promotion of an asynchronous standby.
+    /// The next events in order, at most `limit`, which is at least 1. Revisions ascend from event to event; the
+    /// repository decides whether they have gaps. Does not wait for new events: the page is empty if there are none.
+    /// May wait briefly for commits in progress. Never skips an event. Shows no event that could still be undone,
+    /// except by what makes every cursor invalid, such as the promotion of an asynchronous standby.
     ///
     /// # Errors
     ///
-    /// [`StoreError::EventsGone`] when the cursor belongs to another log, is ahead of this one, or when an event after the
-    /// cursor is no longer kept. [`StoreError::Failed`] when the events cannot be read.
+    /// [`StoreError::EventsGone`] when the cursor belongs to another log or is ahead of this one, or when an event
+    /// after it is no longer kept. [`StoreError::Failed`] when the events cannot be read.
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// The position of the newest event. What a read that begins later does not show is in the events after this cursor.
+    /// The position of the newest event. A later read shows all changes up to here; the events after this cursor have
+    /// the rest.
     ///
     /// # Errors
     ///
@@ -162,16 +163,16 @@ pub trait PlantRepository: Send + Sync {
     async fn newest_event(&self) -> Result<EventCursor, StoreError>;
 
     /// Waits until there are events after a cursor, and returns the first of them, at most `limit`. Dropping the future
-    /// loses no event. A commit wakes each waiting reader, and costs nothing more while none waits. While a database does
-    /// not answer, this goes on waiting.
+    /// loses no event. A commit wakes each waiting reader, and costs nothing more while none waits. Continues to wait
+    /// while a database does not answer.
     ///
     /// # Errors
     ///
     /// Those of [`Self::events`].
     async fn next_events(&self, after: EventCursor, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// Waits until everything that reads have shown is durable. Only a repository whose reads may show a change early has to
-    /// wait.
+    /// Waits until every change that reads have shown is durable. Does nothing in repositories whose reads show only
+    /// durable changes.
     ///
     /// # Errors
     ///
@@ -180,11 +181,12 @@ pub trait PlantRepository: Send + Sync {
         Ok(())
     }
 
-    /// A backup of this moment, while writes go on.
+    /// A backup of this moment. Writes continue meanwhile.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoBackups`] by default, [`StoreError::BackupRunning`], or [`StoreError::Failed`] when the disk fails.
+    /// [`StoreError::NoBackups`] by default, [`StoreError::BackupRunning`], or [`StoreError::Failed`] when the disk
+    /// fails.
     async fn backup(&self) -> Result<Backup, StoreError> {
         Err(StoreError::NoBackups("export the plants instead"))
     }
@@ -203,12 +205,12 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while the disk does not answer, [`StoreError::DiskFull`] while it is full,
-    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::NotArchived`], [`StoreError::Closed`], or
-    /// [`StoreError::Failed`] once the store has failed.
+    /// [`StoreError::Unavailable`] while the database takes no writes, [`StoreError::NotArchived`],
+    /// [`StoreError::Closed`], or [`StoreError::Failed`] once the store has failed.
     async fn check_ready(&self) -> Result<(), StoreError>;
 
-    /// What the repository measures, such as the length of its queue; nothing by default. The names of the metrics begin with
-    /// `plantd_` and have no label with values of clients. Returns without waiting for a disk or a network.
+    /// The metrics of the repository, such as the length of its queue; none by default. Their names begin with
+    /// `plantd_`, and no label has values from clients. Never waits for a disk or a network.
     fn metrics(&self) -> Vec<MetricFamily> {
         Vec::new()
     }
@@ -216,27 +218,27 @@ pub trait PlantRepository: Send + Sync {
     /// Waits until the store has failed permanently; never returns if the store does not fail.
     async fn failed(&self) -> StoreFailure;
 
-    /// Carries out the accepted writes, and accepts no others. Reads still work.
+    /// Carries out the accepted writes, and refuses others. Reads still work.
     ///
     /// # Errors
     ///
-    /// When the store has failed, now or before. The waiting callers have got the error.
+    /// When the store has failed, now or before. Waiting callers have got the error too.
     async fn close(&self) -> Result<(), StoreFailure>;
 }
 
 /// A request for a page of plants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// Which plants.
+    /// Selects the plants.
     pub filter: PlantFilter,
-    /// Only those with a greater id.
+    /// Only plants with a greater id.
     pub after: Option<PlantId>,
     /// The most plants on the page, at least 1.
     pub limit: usize,
 }
 
 impl PageRequest {
-    /// The least id that may be on the page; `None` when no id may.
+    /// The least id that may be on the page; `None` if there is none.
     #[must_use]
     pub fn first_id(&self) -> Option<PlantId> {
         self.after.map_or(Some(PlantId::MIN), PlantId::next)

@@ -23,16 +23,16 @@ impl StoredPlant {
     }
 }
 
-/// Names one state of one plant: the sequence number of the event that led to it. Revisions grow with each change and are
-/// never reused, not even after a plant is deleted and created again.
+/// Names one state of one plant: the sequence number of the event that made it. Revisions grow with each change and are
+/// never reused, not even when a plant is deleted and created again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// Comes before every revision.
+    /// Precedes every revision.
     pub const BEFORE_ALL: Self = Self(0);
 
-    /// The sequence number, greater than 0. Which numbers are used is up to the store.
+    /// The sequence number, greater than 0. The store chooses the numbers, and may skip some.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -35,12 +35,12 @@ pub struct KeptPlant {
 /// The outcome of a write that is not refused.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The event that the write leads to; `None` when nothing changes and there is nothing to write.
+    /// The event of the change; `None` if nothing changes and nothing is written.
     pub event: Option<EventKind>,
-    /// The plant for the answer: its state after the write, or before its deletion. The store writes this plant when it
-    /// is created or updated.
+    /// The plant for the answer: its state after the write, or before its deletion. The store writes this plant on a
+    /// create or an update.
     pub plant: KeptPlant,
-    /// Whether this is the current plant. A repeated create is answered with the plant as first created, which may have
+    /// Whether this is the current plant. The answer to a retried create is the plant as first created, which may have
     /// changed since.
     pub is_current: bool,
 }
@@ -64,7 +64,7 @@ impl Write {
         }
     }
 
-    /// Decides, given the current plant and the revision that a change would lead to.
+    /// Decides the write, given the current plant and the revision that a change would get.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Write {
                 let (id, plant) = new_plant.into_parts();
                 match current {
                     None => Ok(Decision::created(id, plant, idempotency, revision)),
-                    // A repeated create.
+                    // A retried create.
                     Some(current)
                         if idempotency.is_some() && current.idempotency == idempotency =>
                     {
@@ -161,10 +161,10 @@ impl Decision {
 /// The result of a [`PlantRepository::create`](crate::PlantRepository::create).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// The plant as it was sent, with the revision that the plant has now.
+    /// The plant as it was sent, with its current revision.
     pub stored: StoredPlant,
-    /// Whether the plant is still equal to the plant that was sent. If an earlier send of the same request created the
-    /// plant, it may have changed since.
+    /// Whether the plant still equals the one that was sent. It may have changed since an earlier attempt of the same
+    /// request created it.
     pub is_current: bool,
 }
 
@@ -181,7 +181,7 @@ pub struct Put {
 ///
 /// # Errors
 ///
-/// When the import as a whole cannot go on.
+/// If the import as a whole cannot continue.
 pub fn imported(
     decided: Result<Decision, StoreError>,
     on_conflict: OnConflict,

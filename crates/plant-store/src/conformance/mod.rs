@@ -1,9 +1,9 @@
 //! Tests a repository against the contract of [`PlantRepository`].
 //!
-//! [`check`] tests cases that need concurrency, many plants, edge cases or a canceled caller. [`model`] compares the
-//! repository with a model, operation by operation: creates, puts, patches, deletes, imports, revisions, events, pages,
-//! reopens and kills. A repository that passes both fulfills the contract. [`damage`] changes a database on
-//! disk behind its back, and [`write_next_version`] makes the process a program of the next version.
+//! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random creates,
+//! puts, patches, deletes, imports, reopens and kills on the repository and on a model, and compares outcomes,
+//! revisions, events and pages after each. A repository that passes both fulfills the contract. [`damage`] changes a
+//! database on disk behind its back, and [`write_next_version`] makes the process write the next version of records.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -49,7 +49,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
-/// Makes this process a program of the next version, or of this version again.
+/// Makes this process write the next version of records, or this version again.
 pub use crate::next_version::switch as write_next_version;
 pub use crate::sled::damage;
 
@@ -62,7 +62,7 @@ use crate::{
 /// The place of a repository: a folder, for example, or a database schema.
 #[async_trait]
 pub trait StoreUnderTest: Send + Sync {
-    /// Opens the repository here. Called again only after the repository was closed and dropped.
+    /// Opens the repository. Called again only after the previous one was closed and dropped.
     async fn open(&self) -> Arc<dyn PlantRepository>;
 
     /// Ends the repository as a kill would: data that is not on disk is lost. The default closes it instead.
@@ -70,19 +70,19 @@ pub trait StoreUnderTest: Send + Sync {
         repository.close().await.expect("closes");
     }
 
-    /// Checks the state on disk of the closed repository, beyond what its methods show.
+    /// Checks what the closed repository has left on disk, beyond what its methods show.
     async fn verify(&self) {}
 }
 
-/// The deadline of a claim: many times the duration of the slowest one on a slow disk.
+/// The deadline of a claim: many times what the slowest one takes on a slow disk.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Checks each claim with a new empty store, and prints the claim on standard error as it begins. Needs a tokio runtime
-/// with its clock enabled.
+/// Checks each claim with a new empty store, and prints the claim on standard error before. Needs a tokio runtime with
+/// timers.
 ///
 /// # Panics
 ///
-/// When a claim does not hold, or takes longer than five minutes; the message names the claim.
+/// If a claim does not hold, or takes longer than five minutes. The message names the claim.
 pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
     macro_rules! check_each {
         ($($claim:ident,)*) => {
@@ -104,8 +104,8 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
     );
 }
 
-/// Checks one claim. A claim yields between its steps: with a repository that never waits, the deadline could not pass
-/// otherwise.
+/// Checks one claim. Claims must yield between their steps: otherwise, with a repository that never waits, the timeout
+/// would never be polled.
 #[expect(clippy::print_stderr, reason = "names the claim at which a test hangs")]
 async fn in_time(claim: &str, check: impl Future<Output = ()>) {
     eprintln!("conformance: {claim}");
@@ -140,7 +140,6 @@ fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
     PlantFilter::new(name, tag.map(str::to_owned)).expect("the suite's filters are valid")
 }
 
-/// The plants of all pages.
 async fn all_pages(
     repository: &Arc<dyn PlantRepository>,
     filter: &PlantFilter,
@@ -166,7 +165,7 @@ async fn all_pages(
     plants
 }
 
-/// The tags of all pages that begin with a text, and the numbers of their plants.
+/// All tags with a prefix, and the number of plants with each.
 async fn all_tags(
     repository: &Arc<dyn PlantRepository>,
     prefix: &str,
@@ -196,7 +195,7 @@ async fn all_tags(
     counts
 }
 
-/// Does this for each number at the same time, in tasks of their own.
+/// Runs a future for each number at the same time, in a task of its own.
 fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     repository: &Arc<dyn PlantRepository>,
     numbers: impl Iterator<Item = i64>,
@@ -216,7 +215,7 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
     let id = PlantId::from(7);
     for turn in 0..4 {
         for kind in ["create", "put", "patch", "delete", "put", "delete"] {
-            // Every writer has seen the same state of the plant.
+            // All writers have read the same revision.
             let unchanged = match get(&repository, id).await {
                 Some(seen) => Preconditions {
                     if_match: Some(Revisions::OneOf(vec![seen.revision])),
@@ -254,13 +253,13 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
     }
 }
 
-/// Each create is sent twice.
+/// Each create is sent twice at the same time.
 async fn many_creates_at_once_are_each_carried_out_once(store: &impl StoreUnderTest) {
     const CREATES: i64 = 3_000;
     let repository = store.open().await;
     let ids = (0..CREATES).chain(0..CREATES);
     let creates = at_once(&repository, ids, |repository, id| async move {
-        // Tags of the greatest length make groups whose events are large.
+        // Tags of the maximum length make the events of a group large.
         let tag = format!("{}{}", "木".repeat(254), id % 10);
         let new_plant = new_plant(id, &format!("Rosa {id}"), Some(&tag));
         let digest = Some(IdempotencyDigest::new("key", &new_plant));
@@ -297,7 +296,7 @@ async fn a_caller_that_goes_away_cancels_nothing(store: &impl StoreUnderTest) {
             yield_now().await;
         }
     }
-    // None of them still holds a permit.
+    // No canceled caller still holds a permit.
     let rows = vec![new_plant(WRITES, "Salix", None)];
     let imported = repository.import(rows, OnConflict::Error).await;
     assert_eq!(imported.expect("imports"), [Imported::Created]);
@@ -321,12 +320,12 @@ async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
     const ROWS: i64 = 2_000;
     let repository = store.open().await;
     let imports = at_once(&repository, 0..8, |repository, import| async move {
-        // Tags of the greatest length make groups whose events are large.
+        // Tags of the maximum length make the events of a group large.
         let tag = "木".repeat(255);
         let rows = (0..ROWS).map(|row| new_plant(import * ROWS + row, "Rosa", Some(&tag)));
         repository.import(rows.collect(), OnConflict::Error).await
     });
-    // No create may be refused as busy.
+    // The imports must leave room in the queue: no create may fail as busy.
     for id in 0..50 {
         create(&repository, &new_plant(-1 - id, "Salix", None)).await;
     }
@@ -340,7 +339,7 @@ async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
     const CLIENTS: i64 = 4_000;
     let repository = store.open().await;
     let creates = at_once(&repository, 0..CLIENTS, |repository, id| async move {
-        // The creates that find no room are refused.
+        // Creates that find the queue full are refused.
         let _ = repository.create(new_plant(id, "Rosa", None), None).await;
     });
     for id in 0..100 {
@@ -384,7 +383,7 @@ async fn pages_have_what_is_there_all_the_time_while_others_write(store: &impl S
     writer.abort();
 }
 
-/// The plants that match are behind more plants than one page may cost.
+/// The matching plants come after more plants than one page may examine.
 async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
     const PLANTS: i64 = 130_000;
     assert!(PLANTS - 20_000 > i64::try_from(PAGE_MAX_WORK).expect("small"));
@@ -393,7 +392,7 @@ async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
         1 | 1_000 | 2_000 => format!("Salix {id}"),
         500 | 1_500 | 2_500 => format!("Sålix × {id}"),
         700 | PLANTS => format!("Rosal {id}"),
-        // Each short piece of "rosal" is there, and the whole is not.
+        // The name has every trigram of "rosal", but not the whole.
         _ => format!("Rosa osal {id}"),
     };
     let tag = |id: i64| if id % 2 == 0 { "Salicaceae" } else { "Rosaceae" };
@@ -420,7 +419,7 @@ async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
         assert_eq!(first.len(), found.len().min(2), "the first page of {filter:?}");
         assert_eq!(ids(&repository, &filter).await, found, "{filter:?}");
     }
-    // This may be too much work for a page. The next pages then go on.
+    // A page may end before it has examined all plants. The next pages then continue.
     let filter = filter_of(Some("rosal"), None);
     assert_eq!(ids(&repository, &filter).await, [0, PLANTS - 700]);
 }
@@ -430,7 +429,7 @@ async fn tags_are_counted_while_others_write(store: &impl StoreUnderTest) {
     let repository = store.open().await;
     let mut writers = at_once(&repository, 0..WRITERS, |repository, writer| async move {
         for turn in 0..25 {
-            // Each plant moves from tag to tag, and is there all the time.
+            // The plant moves from tag to tag, and always exists.
             put(&repository, &new_plant(writer, "Rosa", Some(["a", "b", "é"][turn % 3]))).await;
         }
     });
@@ -445,7 +444,7 @@ async fn tags_are_counted_while_others_write(store: &impl StoreUnderTest) {
     assert_eq!(all_tags(&repository, "", 1).await, BTreeMap::from([("a".to_owned(), 8)]));
 }
 
-/// Builds a copy as a client does: lists the plants, and then applies the events after the cursor from before the list.
+/// Builds a copy as a client does: lists the plants, then applies the events after a cursor from before the list.
 async fn a_list_and_the_events_after_its_cursor_are_the_store(store: &impl StoreUnderTest) {
     const WRITERS: i64 = 8;
     const TURNS: i64 = 25;

@@ -1,4 +1,4 @@
-//! Random operations on a repository and on a model that is too simple to be wrong.
+//! Random operations on a repository and on a model, which is too simple to be wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::{
     StoredPlant,
 };
 
-/// Few ids, so that operations meet on the same plant.
+/// Few ids, so that operations often hit the same plant.
 const IDS: [i64; 8] = [i64::MIN, -2, -1, 0, 1, 2, 3, i64::MAX];
 const NAMES: [&str; 5] = ["Rosa", "ROSA ×", " rosa 'alba'", "Straße", "\u{200b}🌱"];
-/// Two that names have only when both are folded, one that no name has, and short ones.
+/// Two that names contain only when both are folded, one that no name contains, and short ones.
 const NAME_PARTS: [&str; 6] = ["RoSa ", "STRASSE", "rosen", "ss", "×", "🌱"];
-/// Some are prefixes of others, or alike but for case and white space; the last three take two to four bytes in UTF-8.
+/// Some are prefixes of others, or differ only in case or white space. The last three take two to four bytes in UTF-8.
 const TAGS: [&str; 6] = ["R", "r", "R ", "é", "木", "🌱"];
 
 /// Random operations on a repository.
@@ -31,26 +31,25 @@ pub struct Operations(Vec<Operation>);
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// With an idempotency key or without.
     Create(NewPlant, Option<String>),
-    /// Send the last create with a key again.
+    /// Sends the last create with a key again.
     Resend,
     Put(NewPlant, Condition),
     Patch(PlantId, PlantPatch, Condition),
     Delete(PlantId, Condition),
     Import(Vec<NewPlant>, OnConflict),
-    /// Close the repository, and open it again.
+    /// Closes the repository, and opens it again.
     Reopen,
-    /// [`StoreUnderTest::kill`], and open it again.
+    /// Calls [`StoreUnderTest::kill`], and opens the repository again.
     Kill,
 }
 
-/// A header and its revisions, before the revision of the plant is known.
+/// A precondition and its revisions, which depend on the plant's revision at the time.
 type Condition = Option<(Precondition, KnownLater)>;
 
 #[derive(Clone, Copy, Debug)]
 enum KnownLater {
-    /// The plant's revision; none when there is no plant.
+    /// The plant's revision; none if there is no plant.
     Current,
     /// A revision that no plant has.
     Other,
@@ -82,7 +81,7 @@ fn id() -> impl Strategy<Value = PlantId> {
     select(&IDS[..]).prop_map(PlantId::from)
 }
 
-/// One of these texts, one of the longest that the rules allow, or any other that they allow.
+/// One of these texts, one of the maximum length, or any other valid text.
 fn text(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
     let longest = vec!["木".repeat(255), "木".repeat(254) + "葉"];
     let any_text = vec(any::<char>(), 1..=20).prop_map(String::from_iter);
@@ -124,8 +123,8 @@ pub enum KeptEvents {
     AtLeast(usize),
 }
 
-/// Carries out the operations on an empty store and on the model, and compares after each operation its outcome and
-/// everything that can be read.
+/// Runs the operations on an empty store and on the model. After each operation, compares its outcome and everything
+/// readable.
 ///
 /// # Panics
 ///
@@ -177,7 +176,7 @@ struct Model {
     start: Option<EventCursor>,
     plants: BTreeMap<PlantId, (StoredPlant, Option<IdempotencyDigest>)>,
     events: Vec<Event>,
-    /// What the last operation did, with the revision if the outcome had one.
+    /// What the last operation did, with the revision if the outcome has one.
     new_events: Vec<(EventKind, PlantId, Option<Revision>)>,
 }
 
@@ -261,7 +260,7 @@ impl Model {
         }
     }
 
-    /// Stores a plant. `digest` is that of a create, and `shown` is the plant in the outcome.
+    /// Stores a plant, with the digest of its create. `shown` is the plant in the outcome.
     fn store(
         &mut self,
         new_plant: NewPlant,
@@ -285,7 +284,7 @@ impl Model {
         self.plants.insert(id, (StoredPlant { id, plant, revision }, digest));
     }
 
-    /// Compares the new events with the last operation, and takes over the revisions of an import from them.
+    /// Compares the new events with the last operation. Takes the revisions of an import from the events.
     async fn check_new_events(&mut self, repository: &dyn PlantRepository) {
         let begun = SystemTime::now();
         let new = repository.events(self.after(&self.events), 1_000).await.expect("reads").events;
@@ -318,13 +317,13 @@ impl Model {
         }
     }
 
-    /// The refusal when the plant or its absence does not meet a precondition.
+    /// The error if the plant, or its absence, does not meet a precondition.
     fn refusal(&self, preconditions: &Preconditions, id: PlantId) -> Option<StoreError> {
         let current = self.plants.get(&id).map(|(stored, _)| stored.revision);
         preconditions.check(current).err().map(StoreError::PreconditionFailed)
     }
 
-    /// Compares everything that can be read with the model.
+    /// Compares everything readable with the model.
     async fn check_everything(&self, repository: &Arc<dyn PlantRepository>, kept: KeptEvents) {
         assert_eq!(repository.count(None).await.expect("counts"), self.plants.len() as u64);
         self.check_tags(repository).await;
@@ -373,13 +372,13 @@ impl Model {
         assert_eq!(all_pages(repository, &filter, 3).await, expected, "{filter:?}");
     }
 
-    /// The position after these first events.
+    /// The position after these events, which are the first ones.
     fn after(&self, events: &[Event]) -> EventsAfter {
         let last = events.last().map(|event| event.cursor).or(self.start);
         EventsAfter::Cursor(last.expect("the store was opened"))
     }
 
-    /// Checks that the newest events are kept, and that older ones are forgotten where they must be.
+    /// Checks that the newest events are kept, and that older ones are forgotten if they must be.
     async fn check_events(&self, repository: &dyn PlantRepository, kept_events: KeptEvents) {
         let (KeptEvents::Exactly(keep_events) | KeptEvents::AtLeast(keep_events)) = kept_events;
         let forgotten = self.events.len().saturating_sub(keep_events);
