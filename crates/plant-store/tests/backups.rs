@@ -19,7 +19,7 @@ mod common;
 
 use common::{Store, plants_of, restore};
 
-/// Makes one random change, to one of few plants.
+/// Makes one random change to one of few plants.
 async fn change(store: &Store, chance: &mut Rng) {
     let repository = store.repository();
     let id = chance.i64(0..40);
@@ -51,14 +51,14 @@ fn until(archive: &Path, until: Until) -> PointInTime {
     replay
 }
 
-/// A moment in the history of a store, as a model of it.
+/// A model of a store at one moment of its history.
 #[derive(Clone)]
 struct Moment {
     event: Event,
     plants: Vec<StoredPlant>,
 }
 
-/// Makes random changes, and records the moment after each. Some are made in one group.
+/// Makes random changes, some of them in one group, and records the moment after each.
 async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut Vec<Moment>) {
     let repository = store.repository();
     for _ in 0..changes {
@@ -120,7 +120,7 @@ async fn a_backup_restores_plants_with_their_revisions_and_idempotency_keys() {
         assert!(matches!(gone, Err(StoreError::EventsGone)), "{gone:?}");
     }
     let begin = restored.newest_event().await.expect("reads");
-    // A cursor has the name of the log before the time.
+    // The upper half of a cursor's `log` names the log; the lower half is the time.
     assert_ne!(begin.log >> 32, newest.log >> 32, "the log is the same");
     let another = NewPlant::new(100, "Quercus", None).expect("valid");
     let created = restored.create(another, None).await.expect("the id is free");
@@ -202,10 +202,10 @@ async fn a_moment_that_the_backup_and_the_archive_do_not_have_is_refused() {
     assert!(refused.to_string().contains("has no piece"), "{refused}");
 }
 
-/// Bytes that differ from those of a whole file: flipped, cut, longer, swapped and repeated.
+/// Damaged variants of a file: with bytes flipped, cut, longer, swapped and repeated.
 fn damaged(whole: &[u8], chance: &mut Rng) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    // What is at the ends has a format of its own.
+    // The beginning and the end have formats of their own.
     let ends = (0..200).chain(whole.len().saturating_sub(120)..whole.len());
     let anywhere = (0..300).map(|_| chance.usize(..whole.len()));
     for place in ends.chain(anywhere.collect::<Vec<_>>()).filter(|place| *place < whole.len()) {
@@ -300,7 +300,7 @@ fn end_of(backup: &[u8]) -> usize {
     }
 }
 
-/// Runs a store, and returns the pieces of its archive, one for each of two changes.
+/// Runs a store, and returns the pieces of its archive: one for each of two changes.
 async fn two_pieces(store: &mut Store, name: &str) -> Vec<PathBuf> {
     for id in 1..=2 {
         let plant = NewPlant::new(id, name, None).expect("valid");
@@ -319,7 +319,7 @@ fn pieces_of(archive: &Path) -> Vec<PathBuf> {
     pieces
 }
 
-/// The same with the piece that says where the archive begins.
+/// The pieces of an archive, including the one that marks where the archive begins.
 fn all_pieces_of(archive: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(archive).expect("reads");
     let mut pieces: Vec<_> = entries.map(|entry| entry.expect("reads").path()).collect();
@@ -360,7 +360,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
     let mut history = Vec::new();
     for _ in 0..5 {
         record(&store, 20, &mut chance, &mut history).await;
-        // Ends a piece.
+        // Closing the store ends a piece.
         store.close().await;
         store.open();
     }
@@ -374,7 +374,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
     assert_eq!(left_out, LeftOut::default());
     assert_eq!(whole, Position { cursor: last.event.cursor, at: last.event.at });
 
-    // What a piece must follow.
+    // The change that a piece must follow.
     let before = |piece: &Path| -> u64 {
         let name = piece.file_name().and_then(|name| name.to_str()).expect("a name");
         let first = name.split('-').nth(1).expect("a number");
@@ -394,7 +394,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
         fs::write(second, damaged).expect("writes");
         assert_whole_up_to(before(second), &name);
     }
-    // A restore reads an archive as a verification does. Its offer holds.
+    // A restore reports the same gap as a verification, and restores up to the position that it names.
     let again = BackupReader::open(&backup).expect("it is whole");
     let refused = again.restore(&store.path("refused"), Some(&all), &|_| ());
     assert!(matches!(refused, Err(RestoreError::NotWhole { .. })), "{refused:?}");
@@ -406,7 +406,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
 
     fs::remove_file(second).expect("removes");
     assert_whole_up_to(before(second), "lacks the changes");
-    // Another piece under its name.
+    // The content of another piece under this name.
     fs::copy(third, second).expect("copies");
     assert_whole_up_to(before(second), &name);
     fs::write(second, &bytes).expect("writes");
@@ -425,7 +425,7 @@ async fn changes_that_were_made_without_the_archive_are_a_gap() {
     store.close().await;
     let archive = store.config.archive.take();
     store.open();
-    // So many that the write-ahead log is overwritten.
+    // Enough changes to overwrite the write-ahead log.
     change_often(&store, 500, &mut chance).await;
     store.close().await;
     store.config.archive = archive;
@@ -452,7 +452,7 @@ async fn changes_that_were_made_without_the_archive_are_a_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_of_another_history_of_the_store_takes_no_changes_after_any_number_of_changes() {
-    // None, fewer than the archive has, as many, and more; and so many that no group ends where the archive does.
+    // None, fewer than the archive has, as many, and so many more that no group ends where the archive does.
     for changes in [0, 1, 3, 7] {
         let mut store = Store::new();
         store.config.archive_required = true;
@@ -484,7 +484,7 @@ async fn an_archive_of_another_history_of_the_store_takes_no_changes_after_any_n
     }
 }
 
-/// Waits until the archive, which is required, makes the store unready.
+/// Waits until the required archive makes the store unready.
 async fn assert_not_archived(store: &Store, words: &str) {
     let begun = Instant::now();
     loop {
@@ -518,7 +518,7 @@ async fn two_copies_of_a_folder_do_not_write_to_one_archive() {
     let backup = store.back_up("backup").await;
     let before = pieces_of(store.archive());
     change_often(&copy, 20, &mut chance).await;
-    // The end of a store archives what waits.
+    // Closing a store archives what waits.
     copy.close().await;
     assert_eq!(pieces_of(store.archive()), before, "the copy wrote");
     change_often(&store, 20, &mut chance).await;
@@ -592,9 +592,9 @@ async fn a_backup_without_later_changes_is_whole_with_an_archive_that_begins_the
     let of_restored = store.back_up("of restored").await;
     store.close().await;
     verified(&of_restored, store.archive()).expect("nothing happened since");
-    // An archive that begins later than the backup does not hide that.
+    // An archive that begins after the backup must not pass as whole.
     store.open();
-    // So many that the write-ahead log is overwritten.
+    // Enough changes to overwrite the write-ahead log.
     change_often(&store, 500, &mut Rng::with_seed(14)).await;
     store.close().await;
     store.config.archive = Some(store.path("later archive"));
@@ -639,7 +639,7 @@ async fn a_prune_removes_the_old_pieces_up_to_the_first_young_one() {
         let file = fs::File::options().write(true).open(piece).expect("opens");
         file.set_modified(SystemTime::now() - days * day).expect("sets the time");
     };
-    // The fourth is young, so the fifth stays too.
+    // The fourth piece is young, so the fifth stays too.
     for (piece, days) in pieces.iter().zip([30, 9, 8, 6, 8]) {
         age(piece, days);
     }

@@ -1,4 +1,4 @@
-//! What this version writes can be read by a next version whose plants have one more optional member.
+//! The next version, whose plants have one more optional member, reads what this version writes.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ async fn a_next_version_with_one_more_member_reads_a_folder_a_backup_and_an_arch
     store.open();
     assert_eq!(plants_of(store.repository()).await, of_this_version);
 
-    // Plants of both versions live together, also in merged tables, in a backup, and in the archive.
+    // Plants of both versions coexist, also in merged tables, in a backup, and in the archive.
     change(&store, 90..200, "Quercus").await;
     change(&store, 200..260, "Betula").await;
     let of_both = plants_of(store.repository()).await;
@@ -55,7 +55,7 @@ async fn a_next_version_with_one_more_member_reads_a_folder_a_backup_and_an_arch
     let replayed = restore(&backup, &store.path("replayed twice"), Some(&archive));
     assert_eq!(plants_of(&replayed).await, of_both);
 
-    // This version does not take the plants of the next one for damaged.
+    // This version must not report the plants of the next one as damaged.
     write_next_version(false);
     store.open();
     let unknown = store.repository().get(PlantId::from(201)).await.expect_err("it is newer");

@@ -1,4 +1,4 @@
-//! The search index on disk, compared with a look at all plants.
+//! The search index on disk, compared with a scan of all plants.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -11,14 +11,14 @@ use plant_store::{
 };
 use tempfile::TempDir;
 
-/// A database in which every filter asks the index.
+/// A database in which every filter uses the index.
 fn config(folder: &TempDir) -> SledConfig {
     let mut config = SledConfig::new(folder.path().join("plants"));
     config.plants_scanned_first = 1;
     config
 }
 
-/// Imports plants, replaces some and deletes some, and compares what filters find with all plants, before and after a start.
+/// Imports plants, replaces and deletes some, and compares what filters find with a scan, before and after a restart.
 async fn check_searches(
     config: &SledConfig,
     mut new_plant: impl FnMut(&mut Rng, i64) -> NewPlant,
@@ -64,7 +64,7 @@ async fn check_searches(
     assert_eq!(verification.disagreements, Vec::<String>::new());
 }
 
-/// A part of a text, of at most so many characters.
+/// A random part of a text, with at most `most` characters.
 fn part_of(random: &mut Rng, text: &str, most: usize) -> String {
     let begin = random.usize(..text.chars().count());
     text.chars().skip(begin).take(random.usize(1..=most)).collect()
@@ -95,7 +95,7 @@ async fn searches_of_names_that_are_alike_find_what_is_there() {
     .await;
 }
 
-/// So many different grams that the index of a table has several chunks.
+/// Names with so many different grams that the index of a table has several chunks.
 #[tokio::test]
 async fn searches_of_names_of_any_characters_find_what_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -111,7 +111,7 @@ async fn searches_of_names_of_any_characters_find_what_is_there() {
     .await;
 }
 
-/// The terms that begin with a letter are as many as the plants.
+/// As many terms begin with the same letter as there are plants.
 #[tokio::test]
 async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
     const PLANTS: i64 = 60_000;

@@ -38,13 +38,13 @@ impl Folder {
         Self { folder, config }
     }
 
-    /// A database in which rare things happen often.
+    /// A database whose small limits make rare things happen often.
     fn with_small_limits(changes_in_memory: usize) -> Self {
         let mut folder = Self::new();
         folder.config.cache_mib = 1;
         folder.config.retention = EventRetention::new(FEW_EVENTS as u64, Duration::ZERO);
         folder.config.changes_in_memory = changes_in_memory;
-        // Every filter asks the search index.
+        // Every filter uses the search index.
         folder.config.plants_scanned_first = 1;
         folder
     }
@@ -146,10 +146,10 @@ fn the_repository_on_disk_is_as_the_model() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // PROPTEST_CASES in the environment overrides the number of cases.
     let default = ProptestConfig::default();
-    // Each case makes some databases.
+    // Each case makes several databases.
     let cases = default.cases / 2;
     let config = ProptestConfig { cases, failure_persistence: None, ..default };
-    // Fewer and more than the kept events, so that memory has events that are not shown.
+    // Fewer and more than the kept events, so that memory also has events that readers no longer see.
     let changes_in_memory = select(vec![6, 3 * FEW_EVENTS]);
     proptest!(config, |(operations in model::operations(OPERATIONS), changes in changes_in_memory)| {
         let folder = Folder::with_small_limits(changes);
@@ -177,7 +177,6 @@ async fn a_database_of_an_older_version_is_refused_and_not_called_damaged() {
     assert_refused("format 7 or less");
 }
 
-/// The segments of the write-ahead log, in the folder of a database.
 const SEGMENTS: [&str; 2] = ["journal.0", "journal.1"];
 
 /// Replaces the write-ahead log of one database by that of another.
@@ -202,7 +201,7 @@ async fn a_database_whose_manifest_or_table_is_missing_is_refused_and_not_made_a
     assert_readable(&folder.try_open().expect("opens"), 0..10).await;
 }
 
-/// A kill may come at each step of a flush and of a merge.
+/// A kill may come at each step of a flush or a merge.
 #[tokio::test]
 async fn what_an_unfinished_flush_or_merge_leaves_is_removed_by_the_next_open() {
     let folder = Folder::new();
@@ -233,7 +232,6 @@ async fn folder_with_a_table(plants: i64) -> Folder {
     folder
 }
 
-/// The files of a table, in the folder of its database.
 fn files_of_table(folder: &Folder, table: &str) -> Vec<PathBuf> {
     let table = folder.directory().join("tables").join(table);
     let entries = fs::read_dir(table).expect("reads").map(|entry| entry.expect("reads").path());
@@ -249,7 +247,7 @@ async fn damage_to_a_table_or_the_manifest_is_refused_and_hides_only_the_plants_
     for path in files {
         let whole = fs::read(&path).expect("reads");
         let name = b"plant 1500";
-        // The log of sled has the block with this plant more than once; the newest counts.
+        // sled's log has the block with this plant more than once; the newest copy counts.
         let names = (0..whole.len()).filter(|place| whole[*place..].starts_with(name));
         let names: Vec<usize> = names.collect();
         let anywhere = (0..whole.len()).step_by(whole.len().div_ceil(50)).map(|place| vec![place]);
@@ -378,7 +376,7 @@ async fn damage_to_the_write_ahead_log_hides_only_the_changes_that_it_hits() {
 #[tokio::test]
 async fn a_page_over_deleted_plants_ends_after_bounded_work() {
     const DELETED: i64 = 110_000;
-    /// Fewer than the queue of writes takes.
+    /// Fewer than the write queue takes.
     const AT_ONCE: i64 = 500;
     let folder = Folder::new();
     let repository = Arc::new(folder.try_open().expect("opens"));
@@ -471,7 +469,7 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     folder.assert_refused("does not belong to the manifest");
     assert!(!folder.disagreements().is_empty());
     copy_log(&own, &folder);
-    // Behind the salt of this log, the records of another one count as none.
+    // With the salt of this log, no record of another log counts.
     for segment in SEGMENTS {
         let [own, other] = [&folder, &other].map(|folder| folder.directory().join(segment));
         let [salted, records] = [&own, &other].map(|path| fs::read(path).expect("reads"));
@@ -483,7 +481,7 @@ async fn the_write_ahead_log_of_another_database_is_refused_and_not_replayed() {
     folder.assert_sound();
 }
 
-/// The entries are changed behind the back of all checksums.
+/// The changed entries have valid checksums.
 #[tokio::test]
 async fn a_verification_lists_exactly_what_disagrees() {
     const PLANTS: &str = "the plants do not match their digest";
@@ -517,7 +515,7 @@ async fn a_verification_lists_exactly_what_disagrees() {
         without_events.events.remove(&sequence.to_be_bytes()[..]);
     }
     let mut wrong_kind = whole.clone();
-    // Behind the version.
+    // The byte after the version.
     let event = wrong_kind.events.get_mut(&20_u64.to_be_bytes()[..]).and_then(Option::as_mut);
     event.expect("an event")[1] = 1;
     let mut wrong_index = whole.clone();
