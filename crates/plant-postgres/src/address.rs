@@ -11,11 +11,11 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// How long the TCP connection to one host may take, unless the URL says otherwise.
+/// The connect timeout for one host, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long sent data may stay without an acknowledgement before the operating system closes the connection, unless the URL
-/// says otherwise.
+/// How long sent data may stay unacknowledged before the operating system closes the connection, unless the URL sets a
+/// time.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const PORT_ADVICE: &str = "a port is a number from 1 to 65535";
@@ -24,8 +24,8 @@ const PORT_ADVICE: &str = "a port is a number from 1 to 65535";
 ///
 /// Of several hosts, the first one that takes writes is used, regardless of `target_session_attrs`. A host that begins
 /// with a percent-encoded `/` is the folder of a Unix socket. The options are those of libpq that tokio-postgres knows,
-/// `sslmode` in all its values but `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name,
-/// as `verify-full` does in libpq. Display and Debug leave out the password and the options.
+/// every `sslmode` except `allow`, and `sslrootcert`. TLS always verifies the certificate and the host's name, like
+/// `verify-full` in libpq. Display and Debug omit the password and the options.
 ///
 /// ```
 /// use plant_postgres::PostgresUrl;
@@ -54,7 +54,6 @@ impl PostgresUrl {
         self.root_certificates.as_deref()
     }
 
-    /// One configuration for each host.
     pub(super) fn each_host(&self) -> Vec<Config> {
         let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
         let of_one = |number: usize| {
@@ -86,12 +85,12 @@ impl PostgresUrl {
         match self.config.get_ssl_mode() {
             SslMode::Disable => false,
             SslMode::Require => true,
-            // Without hosts, there are addresses (`hostaddr`).
+            // Without hosts, there are addresses (`hostaddr`), which need TCP.
             _ => hosts.is_empty() || hosts.iter().any(|host| matches!(host, Host::Tcp(_))),
         }
     }
 
-    /// Whether an attacker on the network could read the traffic or impersonate the server: true for TCP to another
+    /// Whether an attacker on the network could read the traffic or impersonate the server: over TCP to another
     /// machine, unless `sslmode` requires TLS.
     #[must_use]
     pub fn can_be_overheard(&self) -> bool {
@@ -124,7 +123,7 @@ impl FromStr for PostgresUrl {
         let hosts_begin = rest.find('@').map_or(0, |at| at + 1);
         let (credentials, rest) = rest.split_at(hosts_begin);
         if credentials.is_empty() && options.contains('@') {
-            // The client would take all before the @ for a user and a password, and what follows for the host.
+            // The client would take everything before the @ for a user and a password, and the rest for the host.
             return refuse("an @ in an option is written %40, and a ? in a password %3F");
         }
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -134,7 +133,7 @@ impl FromStr for PostgresUrl {
         let (mut known_to_client, mut root_certificates) = (Vec::new(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
-                // With TLS, the certificate and the name are verified in any case.
+                // TLS always verifies the certificate and the name.
                 Some(("sslmode", "verify-ca" | "verify-full")) => {
                     known_to_client.push("sslmode=require")
                 }
@@ -152,7 +151,7 @@ impl FromStr for PostgresUrl {
                 _ => known_to_client.push(option),
             }
         }
-        // The error quotes names of options only.
+        // The error may quote the names of options, but no values.
         let parse = |url: String| -> Result<Config, String> {
             let config: Result<Config, _> = url.parse();
             config.map(with_defaults).map_err(|error| format!("{:#}", anyhow::Error::from(error)))
@@ -166,7 +165,7 @@ impl FromStr for PostgresUrl {
         }
         let has_at = |host: &Host| matches!(host, Host::Tcp(host) if host.contains('@'));
         if config.get_hosts().iter().any(has_at) {
-            // The text before the @ is the end of a password, and a host would be shown.
+            // The host would show the text before the @, which is the end of a password.
             return refuse("an @ in the user or the password is written %40");
         }
         known_to_client.retain(|option| {
@@ -181,14 +180,14 @@ impl FromStr for PostgresUrl {
     }
 }
 
-/// The port in `HOST:PORT`; empty if there is none.
+/// The port in `HOST:PORT`, or an empty text.
 fn port_of(host: &str) -> &str {
     // A colon within brackets is part of an IPv6 address.
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     after_address.split_once(':').map_or("", |(_, port)| port)
 }
 
-/// Whether a text is a port, or empty for the default one, as in libpq. `u16` alone would take a sign.
+/// Whether a text is a port, or empty for the default port, as in libpq. Parsing a `u16` alone would accept a sign.
 fn is_port(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.is_empty() || (is_number && text.parse::<NonZeroU16>().is_ok())
@@ -301,7 +300,7 @@ mod tests {
             assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         }
         assert_eq!(each.len(), 3);
-        // With a single port, which options can name too, and without a user or a database.
+        // One port for all hosts, set by an option, in a URL without user and database.
         let each = parse("postgres:///?host=one&host=two&port=7").expect("a URL").each_host();
         assert_eq!(each.iter().map(Config::get_ports).collect::<Vec<_>>(), [[7], [7]]);
         assert_eq!((each[1].get_user(), each[1].get_dbname()), (None, None));

@@ -1,4 +1,4 @@
-//! How a repository reaches its plants.
+//! The configuration of a repository.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,13 +9,13 @@ use rustls::ClientConfig;
 
 use crate::address::PostgresUrl;
 
-/// The schema of the tables, unless another one is named.
+/// The default schema of the tables.
 pub const DEFAULT_SCHEMA: &str = "plantd";
 
-/// How many sessions a repository opens at most for reading, unless the configuration says otherwise.
+/// The default of [`PostgresConfig::reading_sessions`].
 pub const DEFAULT_READING_SESSIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
-/// How a repository reaches its plants.
+/// The configuration of a repository.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresConfig {
@@ -23,17 +23,17 @@ pub struct PostgresConfig {
     pub url: PostgresUrl,
     /// The schema of the tables.
     pub schema: SchemaName,
-    /// The TLS configuration. Without one, a URL with `sslmode=require` cannot be used, and one with `prefer`, the default,
-    /// sends the password and the plants in clear text.
+    /// The TLS configuration. Without one, a URL with `sslmode=require` cannot be used, and with `prefer`, the default,
+    /// the password and the plants are sent in clear text.
     pub tls: Option<ClientConfig>,
-    /// Which events are kept at least. Up to 1 % more may be kept, plus the rest of a group.
+    /// The events to keep at least. Up to 1 % more may be kept, plus the rest of a group.
     pub retention: EventRetention,
-    /// How many sessions are opened at most for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
+    /// The most sessions for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
     pub reading_sessions: NonZeroUsize,
 }
 
 impl PostgresConfig {
-    /// The plants at a URL, without TLS, and with defaults for the rest.
+    /// The plants at a URL, without TLS, and with the defaults for everything else.
     #[must_use]
     pub fn new(url: PostgresUrl) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl PostgresConfig {
     }
 }
 
-/// The most bytes that PostgreSQL keeps of a name.
+/// PostgreSQL truncates longer names.
 const NAME_MAX_BYTES: usize = 63;
 
 /// The name of a PostgreSQL schema. It needs no escaping in SQL.
@@ -75,14 +75,14 @@ impl FromStr for SchemaName {
         let is_name = name.len() <= NAME_MAX_BYTES
             && name.bytes().next().is_some_and(is_letter)
             && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
-            // PostgreSQL reserves these names.
+            // PostgreSQL reserves names with this prefix.
             && !name.starts_with("pg_");
         if is_name { Ok(Self(name.to_owned())) } else { Err(NotASchemaName) }
     }
 }
 
 impl SchemaName {
-    /// The name as SQL: quoted, because it may be an SQL keyword.
+    /// The name as SQL, quoted because it may be a keyword.
     pub(super) fn quoted(&self) -> String {
         format!("\"{}\"", self.0)
     }

@@ -1,27 +1,27 @@
-//! Which log of events this is, and the cursors that name it.
+//! The identity of the log of events, and the cursors that name it.
 
 use anyhow::Context as _;
 use plant_store::{EventCursor, Revision};
 use tokio_postgres::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Where the log of events is. When a standby was promoted, the log may lack events that were shown before.
+/// Identifies a log of events. After the promotion of a standby, the log may lack events that were shown before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogIdentity {
     store: i64,
-    /// The timeline of PostgreSQL, which changes with each promotion.
+    /// PostgreSQL's timeline, which changes with each promotion.
     timeline: i64,
 }
 
-/// The row of the log.
+/// The row of the table `log`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogRow {
     pub(super) identity: LogIdentity,
-    /// Whether commits wait for a standby. Then a promotion loses nothing that was shown.
+    /// Whether commits wait for a standby, so that a promotion loses nothing that was shown.
     pub(super) is_synchronous: bool,
     /// The last block whose events are forgotten.
     pub(super) forgotten_to: i64,
-    /// The cursor behind the forgotten events.
+    /// The cursor after the forgotten events.
     pub(super) forgotten: KnownCursor,
 }
 
@@ -42,13 +42,13 @@ impl LogRow {
     }
 }
 
-/// The names of the log in cursors of one group's events. They include the random id of the group: after a failover that
-/// has lost the group, its revisions belong to another group.
+/// The names of the log in the cursors of one group's events. They depend on the random id of the group, because after
+/// a failover that lost the group, another group has its revisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogNames {
-    /// In cursors that are given out now.
+    /// The name in new cursors.
     current: u64,
-    /// The name under the other setting of synchronous commits. It is accepted, so that cursors survive a change of that
+    /// The name under the opposite setting of synchronous commits. Accepted, so that cursors survive a change of the
     /// setting.
     other: u64,
 }
@@ -56,7 +56,7 @@ pub(super) struct LogNames {
 impl LogNames {
     fn new(identity: LogIdentity, is_synchronous: bool, group_id: Option<&[u8]>) -> Self {
         let LogIdentity { store, timeline } = identity;
-        // Where a promotion loses nothing, cursors outlive one.
+        // If a promotion loses nothing, cursors stay valid, so their name omits the timeline.
         let [of_store, of_timeline] = [0, timeline].map(|timeline: i64| {
             let numbers = [store.to_be_bytes(), timeline.to_be_bytes()].concat();
             xxh3_64(&[&numbers, group_id.unwrap_or_default()].concat())
@@ -74,7 +74,7 @@ impl LogNames {
     }
 }
 
-/// A cursor of this log, under both names.
+/// A cursor of this log, with both names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownCursor {
     pub(super) cursor: EventCursor,
@@ -82,7 +82,7 @@ pub(super) struct KnownCursor {
 }
 
 impl KnownCursor {
-    /// Whether this is the cursor of a client.
+    /// Whether a client's cursor is this one, under either name.
     pub(super) fn is(&self, cursor: EventCursor) -> bool {
         cursor == self.cursor || cursor == EventCursor { log: self.other_name, ..self.cursor }
     }

@@ -1,6 +1,6 @@
-//! Reading events. The events of one group are the row of its block. Blocks are numbered without gaps: a missing number is a
-//! group that may still commit, so readers stop there until the block appears or is sealed. A sealed block can never be
-//! committed.
+//! Reads of events. A block has the events of one group, and is one row. Blocks are numbered without gaps. A missing
+//! number belongs to a group that may still commit, so readers stop there until the block appears or is sealed. A
+//! sealed block can never be committed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -25,16 +25,16 @@ pub(super) const BLOCKS_AT_ONCE: usize = 32;
 /// How many blocks are sealed at a time.
 const MOST_SEALED: i64 = 1024;
 
-/// How often one read of events seals blocks at most. Then it returns no events, and the caller asks again.
+/// The most times that one read of events seals blocks. After that, it returns no events, and the caller asks again.
 const MOST_SEALS: u32 = 8;
 
-/// Reads events, for pages of any age and for the [`EventTail`](crate::tail::EventTail).
+/// Reads events, for pages from any position and for the [`EventTail`](crate::tail::EventTail).
 #[derive(Debug)]
 pub(super) struct EventReader {
     pub(super) reader: PostgresReader,
-    /// A block before the first gap of a log: the next search for a gap begins there.
+    /// A block before the first gap of a log, where the next search for a gap begins.
     before_gap: Mutex<Option<(LogIdentity, i64)>>,
-    /// The standby has all visible blocks of a log up to this one.
+    /// The last block of a log up to which the standby has all visible blocks.
     durable_to: Mutex<Option<(LogIdentity, i64)>>,
 }
 
@@ -51,7 +51,7 @@ impl EventReader {
         self.reader.number("the time", NOW_MS).await
     }
 
-    /// The next page; `None` when not all events after the cursor are there.
+    /// The next page; `None` if some events after the cursor are gone.
     pub(super) async fn page(
         &self,
         after: EventsAfter,
@@ -62,11 +62,11 @@ impl EventReader {
             if page.is_some() || after != EventsAfter::Oldest {
                 return Ok(page);
             }
-            // The oldest events were forgotten while they were read. The page begins with those that are the oldest now.
+            // The oldest events were forgotten meanwhile. The page begins with those that are the oldest now.
         }
     }
 
-    /// Like [`Self::page`]; `None` also when events were forgotten while they were read.
+    /// Like [`Self::page`], but `None` also if events were forgotten during the read.
     async fn try_page(
         &self,
         after: EventsAfter,
@@ -92,7 +92,7 @@ impl EventReader {
             match last {
                 None => break,
                 Some(last) if last < next => {}
-                // There is a gap. Return the events before it.
+                // The next block is missing. Returns the events before it.
                 Some(_) if !events.is_empty() => break,
                 Some(_) => seals += u32::from(self.close_gap(next, &mut gap).await?),
             }
@@ -111,7 +111,7 @@ impl EventReader {
         let known = *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner);
         let mut newest = self.newest_from(known.map_or(0, |(_, block)| block)).await?;
         if known.is_some_and(|(identity, _)| identity != newest.log.identity) {
-            // Blocks of another log may be missing in this one.
+            // Another log may have gaps before the known block.
             newest = self.newest_from(0).await?;
         }
         let known = Some((newest.log.identity, newest.block));
@@ -131,7 +131,7 @@ impl EventReader {
         Ok(Newest { log, block, cursor })
     }
 
-    /// Reads blocks of events from a number on, up to the first gap, without the forgotten ones.
+    /// Reads blocks from a number on, up to the first gap. Skips forgotten blocks.
     pub(super) async fn blocks_from(&self, from: i64) -> anyhow::Result<FoundBlocks> {
         let most = i64::try_from(BLOCKS_AT_ONCE)?;
         let rows = self.reader.rows("events", EVENTS_FROM, &[&from, &most]).await?;
@@ -139,20 +139,20 @@ impl EventReader {
         let next = from.max(log.forgotten_to + 1);
         let mut found = FoundBlocks { log, blocks: Vec::new(), next, last: None };
         for row in &rows {
-            // Without a block, there is one row, of the log alone.
+            // Without any block, the only row is that of the log.
             let Some(number) = row.try_get("block")? else { break };
             found.last = Some(number);
             if number == found.next {
                 found.next += 1;
                 found.blocks.push(EventBlock::of_row(row, number, &log)?);
             }
-            // Otherwise the block is behind a gap.
+            // Otherwise, the block comes after a gap.
         }
         Ok(found)
     }
 
-    /// Gives the late commits of missing blocks, of which `first` is the first, some time, and then seals the blocks.
-    /// Returns whether it has sealed any. To be called again, with the same `gap`, while blocks are missing.
+    /// Gives missing blocks, the first of which is `first`, some time for late commits, and then seals them. Returns
+    /// whether it has sealed any. The caller repeats this, with the same `gap`, while blocks are missing.
     pub(super) async fn close_gap(
         &self,
         first: i64,
@@ -171,14 +171,15 @@ impl EventReader {
             gap.tries += 1;
             return Ok(false);
         }
-        // Waits for commits in progress; a group that commits later must begin again, in a later block.
+        // This waits for commits in progress. A group that tries to commit a sealed block must begin again, with a
+        // later block.
         let last = gap.newest.min(first + MOST_SEALED - 1);
         self.reader.rows("events", SEAL_BLOCKS, &[&first, &last]).await?;
         Ok(true)
     }
 
-    /// Makes sure that a failover to a synchronous standby loses no block up to this one, which was visible in this log.
-    /// PostgreSQL shows a commit early when its session ends during the wait for the standby.
+    /// Ensures that a failover to a synchronous standby loses no block up to this one, which was visible in this log. A
+    /// commit becomes visible too early if its session ends while it waits for the standby.
     pub(super) async fn make_durable(&self, log: &LogRow, block: i64) -> anyhow::Result<()> {
         if self.is_durable(log, block) {
             return Ok(());
@@ -188,12 +189,12 @@ impl EventReader {
         Ok(())
     }
 
-    /// Makes sure that a failover to a synchronous standby loses nothing that is visible in the current log, and returns
+    /// Ensures that a failover to a synchronous standby loses nothing that is visible in the current log, and returns
     /// the identity of that log. What was read from another log may be lost already.
     async fn make_all_durable(&self) -> anyhow::Result<LogIdentity> {
         let newest = self.newest().await?;
         let session = self.reader.sessions.get().await?;
-        // In the same session, which never moves to another server.
+        // A session never moves to another server, so both statements reach the same one.
         let log = LogRow::of_rows(&session.rows(LOG, &[]).await?)?;
         if log.is_synchronous {
             wait_for_standby(&session).await.context("cannot wait for the standby")?;
@@ -204,8 +205,8 @@ impl EventReader {
         Ok(log.identity)
     }
 
-    /// Like [`Self::make_all_durable`], but fails when a standby was promoted since this program last looked at the log:
-    /// what was read from the old primary may be lost.
+    /// Like [`Self::make_all_durable`], but fails if a standby was promoted since this program last looked at the log,
+    /// because reads from the old primary may be lost.
     pub(super) async fn make_reads_durable(&self) -> anyhow::Result<()> {
         let known = *self.before_gap.lock().unwrap_or_else(PoisonError::into_inner);
         let waited_in = self.make_all_durable().await?;
@@ -214,7 +215,7 @@ impl EventReader {
         Ok(())
     }
 
-    /// The standby has the blocks of this log up to this one.
+    /// Notes that the standby has the blocks of this log up to this one.
     pub(super) fn note_durable(&self, log: &LogRow, block: i64) {
         let mut known = self.durable_to.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *known {
@@ -223,12 +224,12 @@ impl EventReader {
         }
     }
 
-    /// Whether a failover loses no block up to this one, as far as is known. Without a synchronous standby there is nothing to
+    /// Whether a failover is known to lose no block up to this one. Without a synchronous standby, there is nothing to
     /// wait for.
     pub(super) fn is_durable(&self, log: &LogRow, block: i64) -> bool {
         let mut known = self.durable_to.lock().unwrap_or_else(PoisonError::into_inner);
         if !log.is_synchronous {
-            // What is committed from now on is not on a standby.
+            // Commits from now on reach no standby.
             *known = None;
             return true;
         }
@@ -248,18 +249,18 @@ pub(super) struct Newest {
     pub(super) cursor: EventCursor,
 }
 
-/// Consecutive blocks of events.
+/// Blocks of events with consecutive numbers.
 pub(super) struct FoundBlocks {
     pub(super) log: LogRow,
     pub(super) blocks: Vec<EventBlock>,
     /// The number of the block after these.
     pub(super) next: i64,
-    /// The number of the last block that was looked at, which is behind a gap unless it is less than `next`.
+    /// The last block that was looked at. A number of `next` or more lies after a gap.
     pub(super) last: Option<i64>,
 }
 
 impl FoundBlocks {
-    /// Takes the first block off, if it has this number. Returns whether it has.
+    /// Removes the first block if it has this number. Returns whether it had.
     pub(super) fn take_first(&mut self, number: i64) -> bool {
         let is_first = self.blocks.first().is_some_and(|block| block.number == number);
         if is_first {
@@ -268,7 +269,7 @@ impl FoundBlocks {
         is_first
     }
 
-    /// The cursor as this log gives it out now; `None` when it is not of this log. The blocks begin with that of the cursor.
+    /// The cursor in its current form; `None` if it is not of this log. The first block must be the one of the cursor.
     fn cursor_of(&self, after: EventsAfter) -> Option<EventCursor> {
         let forgotten = self.log.forgotten;
         let EventsAfter::Cursor(cursor) = after else { return Some(forgotten.cursor) };
@@ -278,16 +279,16 @@ impl FoundBlocks {
     }
 }
 
-/// Missing blocks that a reader has met.
+/// Missing blocks that a reader has found.
 #[derive(Debug)]
 pub(super) struct Gap {
     since: Instant,
-    /// The newest block at that time: all blocks up to that one get the same time to be committed.
+    /// The newest block at that time. All missing blocks up to it get the same time for their commits.
     newest: i64,
     tries: u32,
 }
 
-/// The events of one group; none in a seal or a skipped block.
+/// The events of one group; none if the block is sealed or skipped.
 pub(super) struct EventBlock {
     pub(super) number: i64,
     pub(super) group_id: Option<Vec<u8>>,

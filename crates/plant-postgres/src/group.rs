@@ -1,4 +1,4 @@
-//! A group of writes, of which each is answered as soon as its outcome is known.
+//! A group of writes. Each is answered as soon as its outcome is known.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -13,33 +13,32 @@ use crate::plan::{Committed, Plan, PresentRow};
 use crate::sessions::{Session, SessionError};
 use crate::statements::{EVENTS_IN_A_BLOCK, PLANTS_WITH_IDS};
 
-/// How many writes a group has at most.
+/// The most writes of a group.
 pub(super) const MAX_GROUP: usize = 512;
 const _: () = assert!(MAX_GROUP as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
 
-/// What prevents the change of a row without an error.
+/// What can keep a row from being changed without an error.
 pub(super) const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
 
 /// A write that waits, and the sender for its outcome.
 pub(super) type WaitingWrite = (Write, oneshot::Sender<Result<Decision, StoreError>>);
 
-/// Writes that are carried out together.
+/// Writes that are committed together.
 pub(super) struct WriteGroup {
-    /// The writes of the part that is tried now which have no outcome yet, in order.
+    /// The unanswered writes of the part being tried, in order.
     pub(super) pending: Vec<WaitingWrite>,
-    /// The plants to read before their writes are decided. The other ids are assumed to be free.
+    /// The plants to read before the decision. All other ids are assumed to be free.
     to_read: BTreeSet<PlantId>,
-    /// Rows that were not written, each with the revision that was expected.
+    /// Rows that were not written, with the expected revision of each.
     not_written: HashMap<PlantId, Option<i64>>,
-    /// When a write last got its outcome; at first, when the group began.
+    /// When a write last got its outcome; before that, when the group began.
     pub(super) last_answer: Instant,
     /// Whether PostgreSQL has refused a part of the group.
     pub(super) was_refused: bool,
-    /// Whether PostgreSQL has taken other writes since then.
+    /// Whether PostgreSQL took other writes after that.
     pub(super) others_are_taken: bool,
-    /// Whether PostgreSQL has refused a rehearsal.
     pub(super) is_rehearsal_refused: bool,
-    /// Writes that PostgreSQL has refused, each alone, and why.
+    /// Single writes that PostgreSQL has refused, and why.
     pub(super) refused: Vec<(WaitingWrite, StoreFailure)>,
 }
 
@@ -57,12 +56,11 @@ impl WriteGroup {
         }
     }
 
-    /// The plants of pending writes.
     pub(super) fn pending_ids(&self) -> BTreeSet<PlantId> {
         self.pending.iter().map(|(write, _)| write.id()).collect()
     }
 
-    /// Gives all pending writes this outcome.
+    /// Gives this outcome to all pending writes.
     pub(super) fn answer_pending(&mut self, error: &StoreError) {
         for (_, answer) in self.pending.drain(..) {
             // The client may have disconnected.
@@ -71,7 +69,7 @@ impl WriteGroup {
         self.last_answer = Instant::now();
     }
 
-    /// Whether an id is assumed to be free, without a read.
+    /// Whether any id is assumed to be free, without a read.
     pub(super) fn assumes_free_ids(&self) -> bool {
         self.pending.iter().any(|(write, _)| !self.to_read.contains(&write.id()))
     }
@@ -96,9 +94,8 @@ impl WriteGroup {
         Ok(Plan::of(self.pending.iter().map(|(write, _)| write), &present))
     }
 
-    /// Answers the committed writes. Writes of rows that were not written stay pending, and their plants are read
-    /// again, because another client has changed them. Fails when a row was twice not written although no client has
-    /// changed it.
+    /// Answers the committed writes. Writes whose rows were not written stay pending for another read, because another
+    /// client has changed their plants. Fails if a row was not written twice although it has not changed.
     pub(super) fn accept(&mut self, plan: Plan, committed: &Committed) -> Result<(), SessionError> {
         let Plan { decided, mut rows, .. } = plan;
         rows.retain(|id, _| !committed.written.contains(id));

@@ -1,4 +1,4 @@
-//! Connects to one of several hosts, with a deadline for each, and counts the warnings of servers.
+//! Connects to one of several hosts, with a deadline for each, and counts warnings from servers.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
 
-/// How long one host may take for the connection and the login. (tokio-postgres limits the connection alone.)
+/// The timeout for the connection to one host and the login. (tokio-postgres limits only the connection.)
 pub(super) const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often servers have warned. PostgreSQL sends such a warning when a wait for a standby is canceled, and still
-/// reports the commit as done.
+/// The number of warnings from servers. PostgreSQL warns when a wait for a standby is canceled, although it reports the
+/// commit as done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(Arc<AtomicU64>);
 
@@ -25,7 +25,7 @@ impl Warnings {
     fn note(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message {
             log::debug!("PostgreSQL says: {notice}");
-            // The answer to a ROLLBACK after the transaction has ended.
+            // The warning about a ROLLBACK after the transaction has ended.
             let is_harmless = *notice.code() == SqlState::NO_ACTIVE_SQL_TRANSACTION;
             if notice.parsed_severity() == Some(Severity::Warning) && !is_harmless {
                 self.0.fetch_add(1, Ordering::Release);
@@ -73,7 +73,7 @@ where
                         self.last.store(number, Ordering::Relaxed);
                         let warnings = self.warnings.clone();
                         let task = tokio::spawn(async move {
-                            // When the loop ends, the pending requests fail too.
+                            // When this loop ends, pending requests fail too.
                             while let Some(Ok(message)) =
                                 poll_fn(|context| connection.poll_message(context)).await
                             {
@@ -88,7 +88,7 @@ where
             }
             match failed {
                 Some(error) => Err(error),
-                // No host has answered: the pool's timeout reports it.
+                // No host has answered, which the pool's timeout reports.
                 None => pending().await,
             }
         })

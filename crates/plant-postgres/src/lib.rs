@@ -2,9 +2,9 @@
 //!
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
-//! groups are in flight at once. The `reader` reads committed plants, `search` makes pages of them with the help of the
-//! `name_index`, `tags` has the numbers of the tags, `events` committed events, and the `tail` follows
-//! the newest ones. `statements` has the SQL, and `schema` makes the tables.
+//! groups are in flight at once. The `reader` reads plants, `search` makes pages of them with the help of the
+//! `name_index`, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones. `statements` has
+//! the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
 //! use plant_domain::NewPlant;
@@ -78,7 +78,7 @@ pub use self::config::{
 };
 pub use self::schema::Migration;
 
-/// How many groups of writes are in flight at once, each in its own session. More lanes make the groups smaller.
+/// How many groups of writes are in flight at once, each in its own session. With more, groups would be smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
 /// How many reads of single plants may wait. Further reads wait for room.
@@ -90,21 +90,21 @@ const READS_IN_FLIGHT: usize = 3;
 /// How many imports are carried out at once, each in its own session.
 const IMPORTS_AT_ONCE: usize = 2;
 
-/// One more session to check whether PostgreSQL takes writes, and one to forget events.
+/// A session to check whether PostgreSQL takes writes, and one to forget events.
 const OTHER_SESSIONS: usize = 2;
 
-/// How many sessions a repository opens at most for writing.
+/// The most sessions that a repository opens for writing.
 pub const WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
 
 /// Keeps plants in PostgreSQL, with group commit: writes that wait at the same time are committed together.
 ///
 /// Any number of repositories may use the same tables at once, in one process or in many. Unlike a database on one
 /// disk, the store never fails permanently: while PostgreSQL does not answer, each write and each read fails after a
-/// few seconds, and later ones succeed when it answers again. If the outcome of a write is unknown, the repository
-/// finds it out before it answers ([`StoreError::Failed`] says that it could not).
+/// few seconds, and later ones succeed once it answers again. If the outcome of a write is unknown, the repository
+/// finds it out before it answers, or fails with [`StoreError::Failed`].
 ///
 /// The repository has its own threads. Dropping it carries out the accepted writes, like [`PlantRepository::close`],
-/// and blocks until then: up to half a minute while PostgreSQL does not answer.
+/// and blocks meanwhile: up to half a minute if PostgreSQL does not answer.
 #[derive(Debug)]
 pub struct PostgresRepository {
     queue: Arc<Queue>,
@@ -116,12 +116,12 @@ pub struct PostgresRepository {
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
     metrics: Arc<PostgresMetrics>,
-    // Dropped last, when nothing can give the threads new work.
+    // Dropped last, when nothing can give the threads more work.
     threads: Threads,
 }
 
 impl PostgresRepository {
-    /// Connects to PostgreSQL, and makes the tables if they are missing and the user of the database may.
+    /// Connects to PostgreSQL. Makes missing tables, if the user of the database has the right to.
     ///
     /// # Errors
     ///
@@ -138,12 +138,12 @@ impl PostgresRepository {
         opened.await.map_err(unusable)
     }
 
-    /// Makes the tables if they are missing, missing rows of the table `counters`, and the index over names, also while others
-    /// use the tables.
+    /// Makes missing tables, missing rows of the table `counters`, and the index over names, also while others use the
+    /// tables.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`], and when the user of the database may not create tables.
+    /// Those of [`Self::open`]. The user of the database must have the right to create tables.
     pub async fn migrate(config: &PostgresConfig) -> Result<Migration, OpenError> {
         let migrated = async {
             let threads = Threads::start()?;
@@ -188,7 +188,7 @@ impl PostgresRepository {
         handle.spawn(Arc::clone(&tail).run(closing.clone()));
         if let Some(extension_schema) = prepared.index_to_make {
             let config = config.clone();
-            // A server answers before it is made. If it ends first, the next start makes the index.
+            // The server answers before the index is made. If the server stops first, the next start makes the index.
             handle.spawn(async move {
                 if let Err(error) = name_index::make(&config, &extension_schema).await {
                     log::warn!("{}", name_index::missing(&error));
@@ -211,7 +211,7 @@ impl PostgresRepository {
         })
     }
 
-    /// Reads on the threads that the sessions belong to.
+    /// Reads on the repository's threads, to which the sessions belong.
     async fn read<T: Send + 'static>(
         &self,
         reading: impl Future<Output = anyhow::Result<T>> + Send + 'static,
@@ -253,7 +253,7 @@ impl PlantRepository for PostgresRepository {
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
         let mut writes: Vec<Write> = writes.collect();
         let (imports, writer) = (Arc::clone(&self.imports), Arc::clone(&self.writer));
-        // A task, so that it continues when the caller is canceled.
+        // A task of its own, which continues if the caller is canceled.
         let importing = async move {
             let turn = imports.acquire_owned().await.context("importing is closed");
             let _turn = turn.map_err(StoreFailure::new)?;
@@ -264,7 +264,7 @@ impl PlantRepository for PostgresRepository {
                 let is_nothing_written = all.is_empty() && outcomes.iter().all(Result::is_err);
                 for outcome in outcomes {
                     all.push(match imported(outcome, on_conflict) {
-                        // These errors promise that nothing was written, but a part of the import was.
+                        // These errors promise that nothing was written, but a part of the import was written.
                         Err(StoreError::Busy | StoreError::Unavailable(_))
                             if !is_nothing_written =>
                         {
@@ -284,7 +284,7 @@ impl PlantRepository for PostgresRepository {
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         let (answer, found) = oneshot::channel();
-        // If this fails, so does the next line.
+        // If this fails, the next line reports it.
         let _ = self.reads.send((id, answer)).await;
         Ok(found.await.context("reading plants panicked").map_err(StoreFailure::new)??)
     }
@@ -332,7 +332,7 @@ impl PlantRepository for PostgresRepository {
             if let Some(page) = self.tail.page(after, limit) {
                 return Ok(page);
             }
-            // The follower lags behind the memory of the tail, or its cursor is of another log.
+            // The follower is behind the tail's memory, or its cursor is of another log.
             let page = self.events(EventsAfter::Cursor(after), limit).await?;
             if !page.events.is_empty() {
                 return Ok(page);

@@ -1,4 +1,4 @@
-//! What the repository in PostgreSQL measures.
+//! The metrics of the repository in PostgreSQL.
 
 use plant_store::metrics::{CommitMetrics, MetricFamily, counter, gauges};
 use prometheus::IntCounter;
@@ -9,7 +9,7 @@ use crate::sessions::SessionUsage;
 #[derive(Debug)]
 pub(super) struct PostgresMetrics {
     pub(super) commit: CommitMetrics,
-    /// Groups that were tried again.
+    /// Groups that were retried.
     pub(super) retries: IntCounter,
 }
 

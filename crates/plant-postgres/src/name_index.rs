@@ -1,8 +1,8 @@
-//! The indexes that narrow down a search for a part of a name.
+//! The indexes for searches by a part of a name.
 //!
-//! The index by trigrams needs the extension pg_trgm, and finds parts with three letters or digits in a row. The index by
-//! characters needs no extension, and finds parts with a character outside ASCII, however short. For other parts, and without
-//! the extension, a search examines plants in the order of their ids.
+//! The trigram index needs the extension pg_trgm, and finds parts with three letters or digits in a row. The character
+//! index needs no extension, and finds parts with a character outside ASCII, however short. For other parts, and
+//! without the extension, a search scans plants by ascending id.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use crate::reader::PostgresReader;
 use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::{FIND_NAME_INDEXES, NameIndex};
 
-/// For how long a reader relies on what it found out about the indexes. Another server may make them, and an administrator may
-/// drop them.
+/// How long a reader trusts what it knows of the indexes, because another server may make them, and an administrator
+/// may drop them.
 const KNOWN_FOR: Duration = Duration::from_secs(2);
 
-/// The schema of the extension, if it is installed, as quoted SQL.
+/// Finds the schema of the extension, if installed, as quoted SQL.
 const EXTENSION_SCHEMA: &str = "SELECT quote_ident(nspname) FROM pg_extension \
      JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'pg_trgm'";
 
-/// Its schema must not be that of the plants: dropping those would drop the indexes of all other schemas too.
+/// Not in the schema of the plants: dropping that schema would drop the indexes of all other schemas too.
 const MAKE_EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public";
 
-/// PostgreSQL gathers the entries of new names, which each search reads, and sorts them in when they take 64 MB, if nothing has
-/// sorted them before. The larger the batch, the cheaper that is for each name: 100,000 names cost half as much as 8,000.
+/// GIN collects the entries of new names in a pending list, which each search reads, and sorts them in at 64 MB at the
+/// latest. The larger the batch, the cheaper each name: 100,000 names cost half as much as 8,000.
 const TRIGRAM_INDEX: &str = "plants_by_name ON SCHEMA.plants \
      USING gin (folded_name OPERATORS.gin_trgm_ops) WITH (gin_pending_list_limit = 65536)";
 
-/// What a search may use.
+/// The indexes that exist.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameIndexes {
     has_trigrams: bool,
     has_letters: bool,
-    /// Whether characters outside ASCII can be in trigrams.
+    /// Whether pg_trgm takes characters outside ASCII for letters.
     knows_letters: bool,
 }
 
 impl NameIndexes {
-    /// The index that narrows down a search for a part of a folded name the most.
+    /// The index that narrows down a search for a part of a folded name the most, if any does.
     pub(super) fn for_part(self, part: &str) -> Option<NameIndex> {
         let letters: Vec<char> = part.chars().collect();
         let finds = |trigram: fn(&[char], bool) -> bool| {
@@ -60,14 +60,14 @@ impl NameIndexes {
     }
 }
 
-// Without a trigram, pg_trgm would read its whole index. The extension fills words up with two spaces in front and one behind. A
-// part may begin and end in a word.
+// A part without a trigram would make pg_trgm read its whole index. pg_trgm pads each word with two spaces in front and
+// one behind, but a part may begin and end within a word.
 
 fn has_trigram_in_a_word(part: &[char], knows_letters: bool) -> bool {
     part.windows(3).any(|three| three.iter().all(|letter| is_of_word(*letter, knows_letters)))
 }
 
-/// Many names have such a trigram.
+/// Such a trigram includes padding, so many names have it.
 fn has_trigram_at_a_gap(part: &[char], knows_letters: bool) -> bool {
     let is_of_word = |letter| is_of_word(letter, knows_letters);
     let is_gap = |letter: char| letter.is_ascii() && !letter.is_ascii_alphanumeric();
@@ -81,7 +81,6 @@ fn is_of_word(letter: char, knows_letters: bool) -> bool {
     letter.is_ascii_alphanumeric() || knows_letters && !letter.is_ascii() && letter.is_alphabetic()
 }
 
-/// The different characters of a part.
 pub(super) fn letters(part: &str) -> Vec<String> {
     part.chars().collect::<BTreeSet<_>>().into_iter().map(String::from).collect()
 }
@@ -99,7 +98,7 @@ pub(super) fn pattern(part: &str) -> String {
     pattern
 }
 
-/// What a reader last found out, and when.
+/// The indexes that a reader last found, and when.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownNameIndexes {
     found: Arc<Mutex<Option<(Instant, NameIndexes)>>>,
@@ -128,12 +127,12 @@ fn of_row(row: &Row) -> Result<NameIndexes, tokio_postgres::Error> {
     })
 }
 
-/// Whether the index by trigrams is there and complete.
+/// Whether the trigram index exists and is complete.
 pub(super) async fn is_made(session: &Session) -> anyhow::Result<bool> {
     Ok(of_row(&session.row(FIND_NAME_INDEXES, &[]).await?)?.has_trigrams)
 }
 
-/// The schema of the extension, which this makes if it is missing.
+/// The schema of the extension. Installs a missing one.
 pub(super) async fn extension_schema(session: &Session) -> anyhow::Result<String> {
     let find = async || -> anyhow::Result<Option<String>> {
         let rows = session.rows(EXTENSION_SCHEMA, &[]).await?;
@@ -143,7 +142,7 @@ pub(super) async fn extension_schema(session: &Session) -> anyhow::Result<String
         return Ok(schema);
     }
     let made = session.answer(session.client()?.batch_execute(MAKE_EXTENSION)).await;
-    // If this failed, another program may have made it at the same moment.
+    // If the statement failed, another program may have installed the extension at the same moment.
     let found = find().await?;
     match (found, made) {
         (Some(schema), _) => Ok(schema),
@@ -152,12 +151,12 @@ pub(super) async fn extension_schema(session: &Session) -> anyhow::Result<String
     }
 }
 
-/// The statement that makes the index by trigrams in new tables.
+/// The statement that makes the trigram index in new tables.
 pub(super) fn make_in_new_tables(extension_schema: &str) -> String {
     format!("CREATE INDEX IF NOT EXISTS {TRIGRAM_INDEX}").replace("OPERATORS", extension_schema)
 }
 
-/// Makes the index by trigrams in existing tables while others write them, unless another server is making it.
+/// Makes the trigram index in existing tables without blocking writes, unless another server is doing so.
 pub(super) async fn make(config: &PostgresConfig, extension_schema: &str) -> anyhow::Result<()> {
     try_to_make(config, extension_schema).await.context("the index over names cannot be made")
 }
@@ -166,9 +165,9 @@ async fn try_to_make(config: &PostgresConfig, extension_schema: &str) -> anyhow:
     let session = Sessions::new(config, 1, Arc::default())?.get().await?;
     let client = session.client()?;
     let answered = |answer: Result<(), tokio_postgres::Error>| answer.map_err(SessionError::from);
-    // It takes minutes over millions of plants.
+    // With millions of plants, the statement takes minutes.
     answered(client.batch_execute("SET statement_timeout = 0").await)?;
-    // One server makes it. The lock goes with the session.
+    // One server makes the index. The lock ends with the session.
     let lock = session.sql("SELECT pg_try_advisory_lock(hashtext('SCHEMA.plants_by_name'))");
     let row = client.query_one(&lock, &[]).await.map_err(SessionError::from)?;
     if !row.try_get::<_, bool>(0)? || is_made(&session).await? {
@@ -176,7 +175,7 @@ async fn try_to_make(config: &PostgresConfig, extension_schema: &str) -> anyhow:
     }
     log::info!("making the index over names; until it is made, searches are slower");
     let begun = Instant::now();
-    // An interrupted attempt leaves an incomplete one.
+    // An interrupted attempt leaves an incomplete index.
     let drop = session.sql("DROP INDEX CONCURRENTLY IF EXISTS SCHEMA.plants_by_name");
     answered(client.batch_execute(&drop).await)?;
     let make = format!("CREATE INDEX CONCURRENTLY {TRIGRAM_INDEX}");

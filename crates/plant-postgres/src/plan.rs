@@ -1,4 +1,5 @@
-//! The rows and events that a group of writes leads to, also column by column, as parameters of statements.
+//! The plan of a group: the rows and events that its writes lead to. Column by column, these are parameters of
+//! statements.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,17 +12,17 @@ use tokio_postgres::types::ToSql;
 
 use crate::statements::{EVENTS_IN_A_BLOCK, kind_number, stored_plant};
 
-/// The first of the placeholder revisions of a plan, which has no block yet. Real revisions are smaller.
+/// The first placeholder revision of a plan, whose block has no number yet. Real revisions are smaller.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
-/// The row of a plant before a group. A removed plant may have a row too.
+/// The row of a plant before a group. A removed plant may still have a row.
 pub(super) struct PresentRow {
     revision: i64,
     plant: Option<KeptPlant>,
 }
 
 impl PresentRow {
-    /// The row that [`PLANTS_WITH_IDS`](crate::statements::PLANTS_WITH_IDS) reads, and its id.
+    /// The id and the row, as read by [`PLANTS_WITH_IDS`](crate::statements::PLANTS_WITH_IDS).
     pub(super) fn of_row(row: &Row) -> anyhow::Result<(PlantId, Self)> {
         let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let idempotency: Option<&[u8]> = row.try_get(4)?;
@@ -39,7 +40,7 @@ impl PresentRow {
     }
 }
 
-/// The decisions of a group's writes, and what they change.
+/// The decisions on a group's writes, and the changes that follow.
 #[derive(Default)]
 pub(super) struct Plan {
     /// The outcome of each write. New revisions are placeholders.
@@ -49,13 +50,13 @@ pub(super) struct Plan {
 }
 
 pub(super) struct PlannedRow {
-    /// The revision in the row, if there is a row.
+    /// The revision of the existing row, if any.
     pub(super) before: Option<i64>,
-    /// The tag in the row.
+    /// The tag in the existing row.
     pub(super) tag_before: Option<String>,
     /// `None` removes the plant.
     pub(super) after: Option<KeptPlant>,
-    /// Its place among the revisions of the block.
+    /// The place of its new revision in the block.
     pub(super) number: i64,
 }
 
@@ -104,7 +105,7 @@ pub(super) struct Committed {
 }
 
 impl Committed {
-    /// Replaces the placeholder for a new revision by the revision in the committed block.
+    /// Replaces the placeholder of a new revision by the real one, which is in the committed block.
     pub(super) fn with_revision(&self, mut decision: Decision) -> Decision {
         let revision = &mut decision.plant.stored.revision;
         if let Some(number) = revision.get().checked_sub(PLANNED_REVISIONS) {
@@ -121,12 +122,12 @@ pub(super) struct EventColumns {
     numbers: Vec<i64>,
     kinds: Vec<i16>,
     ids: Vec<i64>,
-    /// By how much the count of plants grows if all events are committed.
+    /// By how much the count of plants grows if all rows are written.
     pub(super) more_plants: i64,
 }
 
 impl EventColumns {
-    /// Adds an event at a place among the revisions of the block.
+    /// Adds an event. `number` is the place of its revision in the block.
     pub(super) fn push(&mut self, number: i64, kind: EventKind, id: PlantId) {
         self.numbers.push(number);
         self.kinds.push(kind_number(kind));
@@ -142,7 +143,6 @@ impl EventColumns {
         [&self.numbers, &self.kinds, &self.ids]
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> i32 {
         i32::try_from(self.ids.len()).unwrap_or(i32::MAX)
     }
@@ -157,7 +157,7 @@ pub(super) struct RowColumns<'a> {
     folded_names: Vec<Option<String>>,
     tags: Vec<Option<&'a str>>,
     idempotency: Vec<Option<Vec<u8>>>,
-    /// The revisions that the rows must have.
+    /// The revisions that the rows must still have.
     expected: Vec<Option<i64>>,
     pub(super) tag_changes: TagChanges<'a>,
 }
@@ -184,7 +184,6 @@ impl<'a> TagChanges<'a> {
         }
     }
 
-    /// The changes of both.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self {
             ids: [&self.ids[..], &other.ids].concat(),
@@ -202,7 +201,7 @@ impl<'a> TagChanges<'a> {
         [ids, tags, more]
     }
 
-    /// The different tags, and by how much the number of plants with each changes if all rows are written.
+    /// Each tag once, with the change of its count if all rows are written.
     pub(super) fn sums(&self) -> (Vec<&'a str>, Vec<i64>) {
         let mut sums = BTreeMap::<&str, i64>::new();
         for (tag, more) in self.tags.iter().zip(&self.more) {
@@ -213,7 +212,7 @@ impl<'a> TagChanges<'a> {
 }
 
 impl<'a> RowColumns<'a> {
-    /// The rows of a plan: new rows, and existing rows.
+    /// The new rows and the changed rows of a plan.
     pub(super) fn of(rows: &'a BTreeMap<PlantId, PlannedRow>) -> [Self; 2] {
         let [mut new, mut changed] = [Self::default(), Self::default()];
         for (id, row) in rows {

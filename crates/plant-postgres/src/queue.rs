@@ -1,6 +1,6 @@
-//! The queue of writes that wait for a group, and the lanes, each of which carries out one group after the other.
+//! The queue of waiting writes, and the lanes. A lane carries out one group after the other.
 //!
-//! A push rarely wakes a lane: a wake-up costs both threads several microseconds, and a create takes only twenty.
+//! A push rarely wakes a lane: waking costs both threads several microseconds, and a whole create takes only twenty.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::group::{MAX_GROUP, WaitingWrite};
 use crate::sessions::PATIENCE;
 use crate::writer::Writer;
 
-/// How many writes may wait. Further writes are refused at once ([`StoreError::Busy`]).
+/// How many writes may wait. Further ones fail at once ([`StoreError::Busy`]).
 pub(super) const QUEUE_CAPACITY: usize = 1024;
 
-/// With this many waiting writes, a group begins although other groups are in flight. The fixed cost of a group for
-/// PostgreSQL equals that of dozens of writes.
+/// From this many waiting writes on, a group begins although others are in flight. For PostgreSQL, the fixed cost of a
+/// group equals that of dozens of writes.
 const ENOUGH: usize = 48;
 
-/// How long writes wait for more writes, or for the groups in flight, of which one may wait for another client.
+/// How long a write waits for more writes, or for a group in flight, which may itself wait for another client.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
-/// How many writes of plants that were refused lately may wait. Further ones are refused at once ([`StoreError::Busy`]).
+/// How many writes of recently refused plants may wait. Further ones fail at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;
 
-/// Writes that wait. Lanes take them as groups.
+/// The waiting writes, which lanes take as groups.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
@@ -38,10 +38,10 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: Vec<WaitingWrite>,
-    /// The time at which the first of them has waited long enough.
+    /// When the first of them will have waited long enough.
     deadline: Option<Instant>,
     groups_in_flight: usize,
-    /// No further write is added. Set under the lock, so that no write is added after the last check.
+    /// Whether the queue takes no more writes. Set under the lock, so that no write is added after a lane's last check.
     is_closed: bool,
 }
 
@@ -60,15 +60,15 @@ impl Queue {
             state.deadline = Some(Instant::now() + LONGEST_WAIT);
         }
         drop(state);
-        // A lane must learn the deadline of the first write.
+        // For the first write, a lane must learn the deadline.
         if count == 1 || count == ENOUGH {
             self.look.notify_one();
         }
         Ok(())
     }
 
-    /// The next group, as soon as it is large or old enough, or no other is in flight. `None` once the queue is closed and
-    /// empty.
+    /// The next group, once it is large or old enough or no other group is in flight. `None` once the queue is closed
+    /// and empty.
     pub(super) async fn take_group(
         &self,
         closing: &CancellationToken,
@@ -95,12 +95,11 @@ impl Queue {
         }
     }
 
-    /// How many writes wait.
     pub(super) fn length(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// A group is carried out. Its lane looks for the next one.
+    /// Notes that a group is carried out.
     pub(super) fn end_group(&self) {
         self.state().groups_in_flight -= 1;
     }
@@ -127,8 +126,8 @@ impl QueueState {
     }
 }
 
-/// Carries out groups until the queue is closed. Writes of plants that were refused lately go to `alone`, so that other
-/// writes do not wait for them.
+/// Carries out groups until the queue is closed. Writes of recently refused plants go to `alone`, so that others do not
+/// wait for them.
 pub(super) async fn carry_out_groups(
     queue: Arc<Queue>,
     writer: Arc<Writer>,
@@ -151,8 +150,8 @@ pub(super) async fn carry_out_groups(
     }
 }
 
-/// Carries out writes one by one. While PostgreSQL is unreachable, each write takes long, so writes that have waited
-/// for [`PATIENCE`] are refused ([`StoreError::Busy`]).
+/// Carries out writes one by one. While PostgreSQL is unreachable, each takes long, so writes that have waited for
+/// [`PATIENCE`] fail ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
     writer: Arc<Writer>,
     mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
@@ -166,7 +165,7 @@ pub(super) async fn carry_out_alone(
     }
 }
 
-/// A panic drops the senders, which tells the callers.
+/// Carries out a group. If that panics, the dropped senders tell the callers.
 async fn carry_out(writer: &Arc<Writer>, group: Vec<WaitingWrite>) {
     let writer = Arc::clone(writer);
     let carried_out = tokio::spawn(async move { writer.carry_out(group).await });
@@ -186,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any wait.
+    /// Longer than any wait of a lane.
     const LONG: Duration = Duration::from_secs(60);
 
     fn any_write() -> WaitingWrite {
@@ -201,7 +200,8 @@ mod tests {
         }
     }
 
-    /// The size of the next group, and how long a lane waits for it. The paused clock advances only while all tasks wait.
+    /// The size of the next group, and how long a lane waits for it. The paused clock advances only while all tasks
+    /// wait.
     fn next_group(
         queue: &Arc<Queue>,
         closing: &CancellationToken,
@@ -257,7 +257,7 @@ mod tests {
         next_group(&queue, &closing).await.expect("a group");
         let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
         tokio::task::yield_now().await;
-        // The lane that is woken for the first write waits again.
+        // The first write wakes the lane, which waits again.
         push(&queue, 1);
         tokio::task::yield_now().await;
         push(&queue, MAX_GROUP + ENOUGH - 1);

@@ -1,5 +1,5 @@
-//! Reading plants. PostgreSQL shows a transaction once its commit is on disk and, with synchronous replication, on the
-//! standby. If the writer's session ends during the commit, the transaction can become visible a moment earlier.
+//! Reads of plants. PostgreSQL shows a transaction once its commit is on disk and, with synchronous replication, on the
+//! standby. If the writer's session ends during the commit, the transaction may become visible a little earlier.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use tokio_postgres::types::ToSql;
 use crate::sessions::{PATIENCE, SessionError, Sessions, pause};
 use crate::statements::{COUNT, PLANTS_WITH_IDS, stored_plant};
 
-/// How many plants one query reads at most.
+/// The most plants that one query reads.
 const MAX_READS: usize = 256;
 
-/// A read of one plant that waits, and where its result goes.
+/// A waiting read of one plant, and the sender for its result.
 pub(super) type WaitingRead = (PlantId, oneshot::Sender<Result<Option<StoredPlant>, StoreFailure>>);
 
-/// Reads plants, and runs the queries of others with retries.
+/// Reads plants, and runs the other modules' queries with retries.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresReader {
     pub(super) sessions: Sessions,
 }
 
 impl PostgresReader {
-    /// The rows of a prepared statement. Tries again for a while if PostgreSQL does not answer.
+    /// The rows of a prepared statement. Retries for a while if PostgreSQL does not answer.
     pub(super) async fn rows(
         &self,
         what: &str,
@@ -66,7 +66,7 @@ impl PostgresReader {
         row.try_get(0).with_context(|| what.to_owned())
     }
 
-    /// The existing ones of these plants, each with its own failure if its row is damaged.
+    /// Those of these plants that exist. A plant with a damaged row has a failure of its own.
     pub(super) async fn plants(
         &self,
         ids: &[PlantId],
@@ -87,7 +87,7 @@ impl PostgresReader {
     }
 }
 
-/// Serves the waiting reads, batch by batch, until the senders are dropped.
+/// Answers waiting reads in batches, until the senders are dropped.
 pub(super) async fn read_jointly(
     reader: PostgresReader,
     waiting: Arc<Mutex<mpsc::Receiver<WaitingRead>>>,
@@ -98,7 +98,7 @@ pub(super) async fn read_jointly(
         if taken.is_empty() {
             return;
         }
-        // A panic drops the senders, which tells the callers; the next reads go on.
+        // After a panic, the dropped senders tell the callers, and the next reads continue.
         if tokio::spawn(answer(reader.clone(), taken)).await.is_err() {
             log::error!("reading plants panicked");
         }
@@ -113,7 +113,7 @@ async fn answer(reader: PostgresReader, taken: Vec<WaitingRead>) {
             Ok(found) => found.get(&id).cloned().unwrap_or(Ok(None)),
             Err(failure) => Err(failure.clone()),
         };
-        // The client may be gone.
+        // The client may have disconnected.
         let _ = answer.send(plant);
     }
 }

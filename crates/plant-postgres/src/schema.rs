@@ -1,4 +1,4 @@
-//! Creates the tables, and checks existing ones.
+//! Creates the tables, or checks existing ones.
 
 use std::sync::Arc;
 
@@ -11,14 +11,13 @@ use crate::name_index;
 use crate::sessions::{Session, SessionError, Sessions, pause};
 use crate::statements::{LAST_BLOCK, MAKE_LETTERS_INDEX};
 
-/// The version of the tables that this program works with.
+/// The version of the tables that this program supports.
 const VERSION: i32 = 4;
 
-/// The number of counter rows. Each group adds to one of them, and two groups that add to the same row wait for each
-/// other.
+/// The number of counter rows. Each group adds to one row, and two groups that add to the same row wait for each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
 
-/// How often making the tables is tried again after a deadlock.
+/// The most attempts to create the tables when deadlocks occur.
 const MOST_TRIES: u32 = 30;
 
 const FIND_VERSION: &str = "SELECT version FROM SCHEMA.layout WHERE id = 1";
@@ -29,8 +28,8 @@ const MAKE_LAYOUT: &str =
 const NOTE_VERSION: &str =
     "INSERT INTO SCHEMA.layout (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
 
-/// Makes the tables without the rows of the counters. `STORE_ID` stands for a random number. The low fill factor leaves
-/// room to update a counter in place.
+/// Creates the tables, without the rows of the counters. `STORE_ID` stands for a random number. The low fill factor
+/// leaves room to update counters in place.
 const MAKE_TABLES: &str = "\
     CREATE TABLE IF NOT EXISTS SCHEMA.plants (id bigint PRIMARY KEY, revision bigint NOT NULL, \
       name text COLLATE \"C\", folded_name text COLLATE \"C\", tag text COLLATE \"C\", idempotency bytea); \
@@ -51,7 +50,7 @@ const MAKE_TABLES: &str = "\
     INSERT INTO SCHEMA.log VALUES (1, 0, 0, NULL, 0, STORE_ID) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
-/// Creates the missing rows of the counters, and counts again, with writers locked out.
+/// Creates missing rows of the counters and counts again, with writers locked out.
 const COUNT_AGAIN: &str = "\
     LOCK TABLE SCHEMA.plants, SCHEMA.events, SCHEMA.tag_changes, SCHEMA.tag_counts, SCHEMA.counters IN EXCLUSIVE MODE; \
     DELETE FROM SCHEMA.tag_changes; \
@@ -66,30 +65,30 @@ const COUNT_AGAIN: &str = "\
         + (SELECT forgotten_events FROM SCHEMA.log WHERE id = 1) \
       WHERE slot = 0";
 
-/// Tables that can be used.
+/// The result of preparing the tables.
 pub(super) struct Prepared {
     /// The number of the last block of events.
     pub(super) last_block: i64,
-    /// The schema of the extension with which the index over names is still to be made.
+    /// The schema of the extension, if the index over names is still to be made.
     pub(super) index_to_make: Option<String>,
 }
 
-/// What [`PostgresRepository::migrate`](crate::PostgresRepository::migrate) has done.
+/// The result of [`PostgresRepository::migrate`](crate::PostgresRepository::migrate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
     /// Whether the tables were missing.
     pub made_tables: bool,
-    /// Why there is no index over names, and what to do. Searches work without the index, and are slower.
+    /// Why there is no index over names, and what to do. Searches work without it, but are slower.
     pub missing_index: Option<String>,
 }
 
-/// Makes the tables if they are missing, and checks that they have the version of this program and that the server keeps
-/// what it acknowledges.
+/// Creates missing tables. Checks that the tables have the supported version, and that the server keeps what it
+/// acknowledges.
 pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> {
     let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
-        // The user may have the right to use the tables, but not to create them.
+        // The user may have the right to use the tables but not to create any.
         Some(VERSION) => {}
         Some(found) => check_version(found)?,
         None => drop(make_tables(&session, &config.schema).await?),
@@ -110,7 +109,7 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> 
     Ok(Prepared { last_block, index_to_make })
 }
 
-/// Makes the tables if they are missing, counts again if rows of the counters are, and makes the index over names.
+/// Creates missing tables, counts again if rows of the counters are missing, and makes the index over names.
 pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<Migration> {
     let session = checked_session(&config).await?;
     let made_tables = make_tables(&session, &config.schema).await?;
@@ -124,7 +123,7 @@ pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<Migration>
     Ok(Migration { made_tables, missing_index })
 }
 
-/// The schema of the extension if the index over names is missing and can be made.
+/// The schema of the extension, if the index over names is missing and can be made.
 async fn index_to_make(session: &Session) -> anyhow::Result<Option<String>> {
     if name_index::is_made(session).await? {
         return Ok(None);
@@ -132,7 +131,7 @@ async fn index_to_make(session: &Session) -> anyhow::Result<Option<String>> {
     name_index::extension_schema(session).await.map(Some)
 }
 
-/// A session, after checks that the server stores all text and keeps acknowledged commits.
+/// A session, after checks that the server can store any text and keeps acknowledged commits.
 async fn checked_session(config: &PostgresConfig) -> anyhow::Result<Session> {
     let session = Sessions::new(config, 1, Arc::default())?.get().await?;
     let setting = async |name: &str| -> anyhow::Result<Option<String>> {
@@ -180,7 +179,7 @@ fn check_version(found: i32) -> anyhow::Result<()> {
 }
 
 async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<bool> {
-    // Without it, the tables are made all the same, and the caller says what is missing.
+    // Without the extension, the tables are created all the same, and the caller says what is missing.
     let extension_schema = name_index::extension_schema(session).await.ok();
     let extension_schema = extension_schema.as_deref();
     let mut tries = 0;
@@ -201,15 +200,15 @@ async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<b
             return Err(error)
                 .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
         }
-        // A deadlock with a server that writes.
+        // This may be a deadlock with a server that writes.
         session.roll_back().await;
         pause(tries).await;
         tries += 1;
     }
 }
 
-/// Creates missing tables and rows, in one transaction. Returns whether it created the tables, and their version.
-/// Tables of another version stay unchanged.
+/// Creates missing tables and rows in one transaction. Returns whether it created the tables, and their version. Leaves
+/// tables of another version unchanged.
 async fn try_to_make_tables(
     session: &Session,
     client: &Client,
@@ -221,7 +220,7 @@ async fn try_to_make_tables(
     // A second program waits here, and then finds everything done.
     let name = schema.to_string();
     client.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&name]).await?;
-    // The user may have the right to create tables in the schema, but not to create a schema.
+    // The user may have the right to create tables in the schema but not to create a schema.
     let of_schema = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     if client.query_opt(of_schema, &[&name]).await?.is_none() {
         client.batch_execute(&format!("CREATE SCHEMA {}", schema.quoted())).await?;

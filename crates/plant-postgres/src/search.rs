@@ -1,8 +1,8 @@
 //! Pages of plants.
 //!
-//! A search for a part of a name begins by examining plants in the order of their ids, which fills the page soon if the part is
-//! frequent. If the part seems to be rare, an index collects the plants that may match. If there is none, or if it has too many
-//! candidates, the examination goes on up to [`PAGE_MAX_WORK`] plants.
+//! A search for a part of a name first scans plants by ascending id, which fills the page soon if matches are frequent.
+//! If they seem rare, an index collects candidates. Without an index, or with too many candidates, the scan continues
+//! up to [`PAGE_MAX_WORK`] plants.
 
 use anyhow::Context as _;
 use futures_util::future::join3;
@@ -16,16 +16,16 @@ use crate::reader::PostgresReader;
 use crate::sessions::SessionError;
 use crate::statements::{BEGIN_SEARCH, NameIndex, plants_by_name, plants_from, stored_plant};
 
-/// How many rows the second and later queries for a page without a name read: rows of removed plants may be in the way.
+/// How many rows the second and later queries for a page without a name part read, because rows of removed plants may
+/// be in the way.
 const MOST_ROWS: usize = 1_000;
 
-/// How many plants a search examines first.
+/// How many plants a search scans first.
 const FIRST_EXAMINED: usize = 2_000;
 
-/// How many times as many plants the next query examines.
+/// The next query scans this many times as many plants.
 const GROWTH: usize = 4;
 
-/// A page of plants.
 pub(super) async fn page(
     reader: &PostgresReader,
     name_indexes: &KnownNameIndexes,
@@ -54,7 +54,7 @@ async fn page_of_all(
     let mut page = Page::default();
     let mut from = Some(from);
     let (mut rows, mut read) = (limit, 0);
-    // Rows of removed plants are not on the page, so read more rows.
+    // Rows of removed plants are not on the page, so more rows are read.
     while let Some(id) = from
         && page.len() < limit
         && read < PAGE_MAX_WORK
@@ -85,7 +85,7 @@ async fn page_of_all(
     Ok(page)
 }
 
-/// A search for a part of a name.
+/// A search by a part of a name.
 struct Search<'a> {
     reader: &'a PostgresReader,
     name_indexes: &'a KnownNameIndexes,
@@ -120,7 +120,7 @@ impl Search<'_> {
         Ok(page)
     }
 
-    /// Fills the page with the matching ones of the next `rows` plants, and returns how many were examined.
+    /// Adds the matches among the next `rows` plants to the page. Returns how many plants were examined.
     async fn fill_in_order(
         &self,
         page: &mut Page,
@@ -145,7 +145,7 @@ impl Search<'_> {
                 return Ok(rows);
             }
             last = Some(id_of(row)?);
-            // The last row that was examined is there even if it does not match.
+            // The last examined row is in the result even if it does not match.
             if row.try_get("is_match").context("a match")? {
                 push(page, row)?;
             }
@@ -154,15 +154,15 @@ impl Search<'_> {
         Ok(rows)
     }
 
-    /// Fills the page with all that match from an id on, or up to its limit. Returns false, and leaves the page as it is, if no
-    /// index narrows the search down far enough.
+    /// Fills the page with matches from an id on. Returns false, and leaves the page as it is, if no index narrows down
+    /// the search far enough.
     async fn fill_by_index(&self, page: &mut Page, from: PlantId) -> anyhow::Result<bool> {
         let indexes = self.name_indexes.get(self.reader).await?;
         let Some(index) = indexes.for_part(self.part) else { return Ok(false) };
         let found = match self.candidates(index, page, from).await {
             Ok(found) => found,
             Err(error) => {
-                // It took too long, or the index has just been dropped.
+                // The query took too long, or the index was just dropped.
                 log::debug!("a search goes on without an index: {error}");
                 return Ok(false);
             }
@@ -174,7 +174,7 @@ impl Search<'_> {
         page.next = None;
         let mut last = None;
         for row in &found {
-            // Without a match, there is one row, which has only the number of candidates.
+            // Without matches, the only row has the number of candidates.
             if row.try_get::<_, Option<i64>>(0)?.is_none() {
                 break;
             }
@@ -188,7 +188,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// The rows of [`plants_by_name`].
+    /// Runs [`plants_by_name`].
     async fn candidates(
         &self,
         index: NameIndex,
@@ -214,7 +214,7 @@ impl Search<'_> {
         session
             .answer(async {
                 let statement = client.prepare_cached(&statement).await?;
-                // They are sent together, in this order.
+                // All three are sent together, in this order.
                 let (begun, found, ended) = join3(
                     client.batch_execute(BEGIN_SEARCH),
                     client.query(&statement, &parameters),

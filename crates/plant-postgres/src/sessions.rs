@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL: one pool for writing and one for reading, so that neither waits for the other.
+//! Connections to PostgreSQL. Writes and reads have pools of their own, so that neither waits for the other.
 
 use std::error::Error;
 use std::io;
@@ -20,15 +20,15 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::config::PostgresConfig;
 use crate::hosts::{HOST_TIMEOUT, Hosts, Warnings};
 
-/// How long PostgreSQL may take to answer. Then the connection is given up.
+/// How long PostgreSQL may take to answer before the connection is given up.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The statements at the start of every session.
 ///
-/// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and an idle transaction after 5 s; but it waits
-/// for a `COMMIT` without limit. The setting `synchronous_commit = off` of a server is overridden, because acknowledged
-/// writes must be on disk. Plans that read whole tables or collect all matches are off: every statement can follow an
-/// index and stop early, even with misleading statistics.
+/// The server ends a statement after 4 s, before [`ANSWER_TIMEOUT`], and an idle transaction after 5 s, but it waits
+/// for a `COMMIT` without limit. A server's `synchronous_commit = off` is overridden, because acknowledged writes must
+/// be on disk. Plans that scan whole tables or collect all matches are disabled: even with misleading statistics, every
+/// statement follows an index and can stop early.
 const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SET default_transaction_isolation = 'read committed'; \
      SET idle_in_transaction_session_timeout = '5s'; \
@@ -36,14 +36,14 @@ const SESSION_SETTINGS: &str = "SET statement_timeout = '4s'; \
      SELECT set_config(name, 'off', false) FROM pg_settings \
        WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
 
-/// How long a failed operation is retried, counted from the first try. The last try may end later.
+/// How long a failed operation is retried, counted from its first attempt. The last attempt may end later.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest pause before the second try, and before any try, in milliseconds.
+/// The longest pause before the second attempt, in milliseconds, and before any.
 const FIRST_PAUSE_MS: u64 = 40;
 const LONGEST_PAUSE_MS: u64 = 640;
 
-/// Waits before the next try: exponential back-off with jitter.
+/// Waits before the next attempt: exponential back-off with jitter.
 pub(super) async fn pause(tries: u32) {
     let longest = FIRST_PAUSE_MS.saturating_mul(1 << tries.min(8)).min(LONGEST_PAUSE_MS);
     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..longest))).await;
@@ -52,22 +52,23 @@ pub(super) async fn pause(tries: u32) {
 /// Why an operation in a session failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// There is no connection, or no answer: a statement that was sent may have been carried out.
+    /// No connection, or no answer: a statement that was sent may have been carried out.
     #[error("PostgreSQL does not answer: {0}")]
     NoAnswer(String),
     /// PostgreSQL takes no connections or no writes now; nothing was written.
     #[error("PostgreSQL {0}")]
     Unavailable(String),
-    /// The transaction was rolled back, and may succeed when it is tried again.
+    /// The transaction was rolled back, and may succeed if retried.
     #[error("PostgreSQL rolled it back: {0}")]
     Conflict(String),
-    /// It was rolled back because a prepared statement may no longer fit the tables. The next try prepares all again.
+    /// The transaction was rolled back, because a prepared statement may no longer fit the tables. A retry prepares all
+    /// again.
     #[error("PostgreSQL refused a prepared statement: {0}")]
     StaleStatement(String),
     /// PostgreSQL would refuse the transaction again; nothing was written.
     #[error("PostgreSQL refused it: {0}")]
     Refused(String),
-    /// It could not be found out whether a commit whose answer was lost was carried out.
+    /// The answer to a commit was lost, and its outcome cannot be found out.
     #[error("the outcome of writes is unknown: {0}")]
     UnknownOutcome(String),
 }
@@ -88,7 +89,7 @@ impl From<tokio_postgres::Error> for SessionError {
             SqlState::T_R_SERIALIZATION_FAILURE
             | SqlState::T_R_DEADLOCK_DETECTED
             | SqlState::LOCK_NOT_AVAILABLE
-            // A statement that took too long had to wait for another one.
+            // The statement was slow because it waited for another one.
             | SqlState::QUERY_CANCELED => Self::Conflict(said),
             SqlState::UNIQUE_VIOLATION if is_our_constraint(cause) => Self::Conflict(said),
             SqlState::FEATURE_NOT_SUPPORTED | SqlState::INVALID_SQL_STATEMENT_NAME => {
@@ -100,7 +101,8 @@ impl From<tokio_postgres::Error> for SessionError {
             {
                 Self::Unavailable(format!("takes no writes now: {said}"))
             }
-            // Only the check that all rows were written divides. In a function, the error would name a place.
+            // Only the check that all rows were written divides. A division in a function would have a context
+            // (`where`).
             SqlState::DIVISION_BY_ZERO if cause.where_().is_none() => Self::Refused(
                 "a row was not written, as where a row of the table counters is missing (migrating makes \
                  missing ones and counts again), or a trigger, a rule or a policy leaves rows out"
@@ -115,8 +117,7 @@ fn said(cause: &DbError) -> String {
     format!("{} ({})", cause.message(), cause.code().code())
 }
 
-/// Whether an id, a block or a group's id is taken, as opposed to a value in a unique index that the administrator has
-/// added.
+/// Whether an id, a block or a group's id is taken. A unique index that an administrator has added is another matter.
 fn is_our_constraint(cause: &DbError) -> bool {
     const OURS: [&str; 3] = ["plants_pkey", "events_", "tag_changes_"];
     cause.constraint().is_none_or(|name| OURS.iter().any(|ours| name.starts_with(ours)))
@@ -133,7 +134,7 @@ impl From<PoolError> for SessionError {
     }
 }
 
-/// Why there is no connection. The cause may be temporary, so the operation is tried again.
+/// Why there is no connection. The cause may be temporary, so the operation is retried.
 fn no_connection(error: tokio_postgres::Error) -> SessionError {
     let refuses = |said: &str, advice: &str| {
         let sign = if advice.is_empty() { "" } else { "; " };
@@ -152,7 +153,7 @@ fn no_connection(error: tokio_postgres::Error) -> SessionError {
         };
         return refuses(&said(cause), advice);
     }
-    // Without a source, the client has stopped waiting.
+    // Without a source, the client stopped waiting.
     let cause = error.source().map(<dyn Error>::downcast_ref::<io::Error>);
     let is_unanswered = cause.is_none_or(|cause| cause.is_some_and(is_of_the_network));
     let is_read_only =
@@ -169,23 +170,21 @@ fn no_connection(error: tokio_postgres::Error) -> SessionError {
     }
 }
 
-/// Whether the network failed. Every other error comes from the server's answer.
+/// Whether the network failed. All other errors come from the server's answer.
 fn is_of_the_network(cause: &io::Error) -> bool {
     cause.raw_os_error().is_some()
         || [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof].contains(&cause.kind())
 }
 
-/// A pool of sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
     pool: Pool,
-    /// The quoted schema, with a dot.
+    /// The quoted schema and a dot.
     schema: Arc<str>,
     reachable: Arc<Reachable>,
     warnings: Warnings,
 }
 
-/// How many sessions of a pool there are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionUsage {
     pub(super) open: usize,
@@ -193,7 +192,7 @@ pub(super) struct SessionUsage {
     pub(super) most: usize,
 }
 
-/// Whether the last attempt got an answer, so that the log reports each change once.
+/// Whether the last attempt got an answer. The log reports each change once.
 #[derive(Debug, Default)]
 pub(super) struct Reachable {
     is_away: AtomicBool,
@@ -211,7 +210,7 @@ impl Reachable {
 }
 
 impl Sessions {
-    /// At most `most` sessions, opened when they are needed.
+    /// A pool of at most `most` sessions, opened on demand.
     pub(super) fn new(
         config: &PostgresConfig,
         most: usize,
@@ -221,7 +220,7 @@ impl Sessions {
         let each = config.url.each_host();
         let warnings = Warnings::default();
         let longest = HOST_TIMEOUT * u32::try_from(each.len()).unwrap_or(u32::MAX);
-        // `Hosts` has the configuration of each host, and ignores the manager's configuration.
+        // `Hosts` has the configuration of each host; the manager's own is not used.
         let none = tokio_postgres::Config::new();
         let manager = match &config.tls {
             Some(tls) => {
@@ -253,7 +252,7 @@ impl Sessions {
         SessionUsage { open: size, in_use: size.saturating_sub(available), most: max_size }
     }
 
-    /// A session that belongs to the caller.
+    /// A session for the caller alone.
     pub(super) async fn get(&self) -> Result<Session, SessionError> {
         let session = self.pool.get().await.map_err(SessionError::from);
         if let Err(error) = &session {
@@ -264,7 +263,7 @@ impl Sessions {
     }
 }
 
-/// A session. It returns to the pool when it is dropped, unless it gave no answer or its caller was canceled: the
+/// A session. It returns to the pool when dropped, unless it gave no answer or its caller was canceled, because the
 /// statement may still be running.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -274,18 +273,18 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A statement with the schema's name in place of `SCHEMA`.
+    /// Replaces `SCHEMA` in a statement by the schema's name.
     pub(super) fn sql(&self, statement: &str) -> String {
         statement.replace("SCHEMA.", &self.sessions.schema)
     }
 
-    /// How often the sessions of the pool were warned.
+    /// How many warnings the sessions of the pool have got.
     pub(super) fn warnings(&self) -> u64 {
         self.sessions.warnings.count()
     }
 
-    /// Prepares and pipelines statements: those of futures that are polled together go to the server together, in the order
-    /// of the first polls.
+    /// The client, which prepares and pipelines statements. Futures that are polled together send their statements
+    /// together, in the order of the first polls.
     pub(super) fn client(&self) -> Result<&Object, SessionError> {
         let object = self.object.as_ref().filter(|_| self.is_usable.load(Ordering::Relaxed));
         object.ok_or_else(|| SessionError::NoAnswer("the session has ended".to_owned()))
@@ -309,7 +308,7 @@ impl Session {
                 reachable.note(Some(error));
                 return answer;
             }
-            // The session stays unusable: another one may reach another host.
+            // The session stays unusable, because another session may reach another host.
             Err(SessionError::Unavailable(_)) => {}
             answered => {
                 if let Err(SessionError::StaleStatement(_)) = answered {

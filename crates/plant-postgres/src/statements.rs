@@ -10,18 +10,18 @@
 //! | `tag_changes` | by how much one group changed the numbers of some tags, until upkeep adds this to `tag_counts` |
 //! | `log` | which of the oldest events are forgotten (one row) |
 //!
-//! The sequence `event_blocks` numbers the blocks: the revisions of block `n` begin at `n * 1024`. A statement that ends
-//! with `1 / (SELECT count(*) FROM counted)` fails, and rolls everything back, when no counter was changed.
+//! The sequence `event_blocks` numbers the blocks. The revisions of block `n` begin at `n * 1024`. A statement that
+//! ends with `1 / (SELECT count(*) FROM counted)` fails, and rolls everything back, if it has changed no counter.
 //!
-//! Groups with the same tags would wait for each other if each changed `tag_counts`. So a group only inserts its changes, and
-//! every reader adds those that are left to the numbers.
+//! If each group updated `tag_counts`, groups with the same tags would wait for each other. So a group only inserts its
+//! changes, and readers add those that are not folded yet.
 
 use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
 use plant_store::{EventKind, Revision, StoredPlant};
 use tokio_postgres::Row;
 
-/// How many revisions a block has; 1024 in the SQL. A group has at most this many events.
+/// The number of revisions in a block; 1024 in the SQL. A group has at most this many events.
 pub(super) const EVENTS_IN_A_BLOCK: i64 = 1024;
 
 /// The number of a kind of event in the table.
@@ -41,8 +41,8 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
         .with_context(|| format!("an event is of kind {number}, which is unknown"))
 }
 
-/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. The row is checked
-/// against the create rules: this program writes no row that breaks one.
+/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. Checks the create rules,
+/// because this program writes no row that breaks one.
 pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
     let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let (name, tag): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
@@ -53,13 +53,13 @@ pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
     Ok(Some(StoredPlant { id: PlantId::from(id), plant, revision }))
 }
 
-/// Inserts new rows, their events and their counts in one statement. Fails when an id is taken. `$1` to `$6`: as in
-/// [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events; `$11`: the counter's slot;
-/// `$12`: by how much the count of plants grows; `$13` and `$14`: different tags, and how many of the plants have each. Returns
-/// the block.
+/// Inserts new rows, their events and their counts in one statement, and returns the block. Fails if an id is taken.
+/// `$1` to `$6`: as in [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events;
+/// `$11`: the counter's slot; `$12`: the growth of the count of plants; `$13` and `$14`: each tag once, and how many of
+/// the plants have it.
 ///
-/// `indexed` writes nothing. It fails when no unique index protects the ids, and is cheaper than to insert all rows with
-/// `ON CONFLICT`, which costs a fifth more. The counter comes last: a writer that waits for an id then holds no counter.
+/// `indexed` writes nothing. It fails if no unique index protects the ids, and costs less than `ON CONFLICT` on all
+/// rows, which is a fifth slower. The counter comes last, so a writer that waits for an id holds no counter.
 pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextval('SCHEMA.event_blocks') AS number), \
      indexed AS (\
        INSERT INTO SCHEMA.plants (id, revision) SELECT 0, 0 WHERE false ON CONFLICT (id) DO NOTHING), \
@@ -88,10 +88,10 @@ pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextv
        RETURNING slot) \
      SELECT number, 1 / (SELECT count(*) FROM counted) FROM block";
 
-/// Begins a transaction and takes the next block. It is not prepared.
+/// Begins a transaction and takes the next block. Not prepared.
 pub(super) const BEGIN: &str = "BEGIN; SELECT nextval('SCHEMA.event_blocks')";
 
-/// Inserts the rows whose ids are free, and returns their ids.
+/// Inserts the rows with free ids, and returns these ids.
 pub(super) const INSERT_PLANTS: &str = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name, tag, idempotency) \
      SELECT id, currval('SCHEMA.event_blocks') * 1024 + number, name, folded_name, tag, idempotency \
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \
@@ -100,8 +100,8 @@ pub(super) const INSERT_PLANTS: &str = "INSERT INTO SCHEMA.plants (id, revision,
 
 /// Updates the rows that have the expected revision (`$7`), and returns their ids.
 ///
-/// `currval` fails in a session that has not taken a block yet. A probe runs this with no rows in such a session; so
-/// `currval` is compared with `new`, which then is empty, and not with the table.
+/// `currval` fails in a session that has taken no block yet. A probe runs this statement in such a session, but without
+/// rows, so `currval` is compared with `new`, which is then empty, and not with the table.
 pub(super) const UPDATE_PLANTS: &str = "UPDATE SCHEMA.plants SET revision = currval('SCHEMA.event_blocks') * 1024 + new.number, name = new.name, \
        folded_name = new.folded_name, tag = new.tag, idempotency = new.idempotency \
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[]) \
@@ -129,8 +129,9 @@ pub(super) const ADD_TO_COUNTER: &str = "WITH counted AS (\
        WHERE slot = $1 AND EXISTS (SELECT FROM SCHEMA.events WHERE group_id = $2) RETURNING slot) \
      SELECT 1 / (SELECT count(*) FROM counted)";
 
-/// Inserts how the rows that this transaction has written change the numbers of tags: the plant with an id in `$1` adds the
-/// number in `$3` to the tag in `$2`. `$4`: the number of events if all rows are written; then no row has to be read again.
+/// Inserts the changes of tag counts by the rows that this transaction has written: the plant with an id in `$1` adds
+/// the number in `$3` to the tag in `$2`. `$4`: the number of events if all rows were written; no row is then read
+/// again.
 pub(super) const INSERT_TAG_CHANGES: &str = "WITH summed AS MATERIALIZED (\
        SELECT change.tag, sum(change.more)::bigint AS more \
        FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS change (id, tag, more) \
@@ -145,8 +146,8 @@ pub(super) const INSERT_TAG_CHANGES: &str = "WITH summed AS MATERIALIZED (\
        RETURNING block) \
      SELECT 1 / (SELECT count(*) FROM counted) WHERE EXISTS (SELECT FROM summed)";
 
-/// Adds the oldest rows of `tag_changes`, at most `$1`, to `tag_counts`. Returns how many rows these were, and the tags that no
-/// plant has any more. `ORDER BY` keeps two servers from waiting for each other.
+/// Adds the oldest rows of `tag_changes`, at most `$1`, to `tag_counts`. Returns the number of these rows, and the tags
+/// without plants. `ORDER BY` keeps two servers from waiting for each other.
 pub(super) const FOLD_TAG_CHANGES: &str = "WITH taken AS (\
        DELETE FROM SCHEMA.tag_changes \
        WHERE block = ANY(ARRAY(SELECT block FROM SCHEMA.tag_changes ORDER BY block LIMIT $1)) RETURNING tags, plants), \
@@ -167,8 +168,8 @@ pub(super) const COUNT_WITH_TAG: &str = "SELECT (coalesce((SELECT plants FROM SC
        + coalesce((SELECT sum(change.more) \
          FROM SCHEMA.tag_changes, unnest(tags, plants) AS change (tag, more) WHERE change.tag = $1), 0))::bigint";
 
-/// Tags from `$1` on, with the numbers of their plants, which may be 0. Examines at most `$2` tags of `tag_counts`. If there
-/// may be more, `last_tag` is the last one examined; otherwise it is NULL.
+/// Tags from `$1` on, and the numbers of their plants, which may be 0. Examines at most `$2` tags of `tag_counts`.
+/// `last_tag` is the last one examined if more may follow, otherwise NULL.
 pub(super) const TAGS_FROM: &str = "WITH counted AS MATERIALIZED (\
        SELECT tag, plants FROM SCHEMA.tag_counts WHERE tag >= $1 ORDER BY tag LIMIT $2), \
      examined AS MATERIALIZED (SELECT CASE WHEN count(*) >= $2 THEN max(tag) END AS last_tag FROM counted), \
@@ -180,18 +181,18 @@ pub(super) const TAGS_FROM: &str = "WITH counted AS MATERIALIZED (\
      WHERE last_tag IS NULL OR tag <= last_tag \
      GROUP BY tag, last_tag ORDER BY tag COLLATE \"C\"";
 
-/// Writes the session's last block without events, unless it is written.
+/// Writes the session's last block without events, unless the block exists.
 pub(super) const SKIP_BLOCK: &str = "INSERT INTO SCHEMA.events (block, revisions, kinds, ids) \
      SELECT currval('SCHEMA.event_blocks'), '{}', '{}', '{}' ON CONFLICT (block) DO NOTHING";
 
-/// Seals group `$1`: if the group is not committed yet, it never will be. With NULL, writes nothing.
+/// Seals group `$1`: a group that is not committed yet never will be. With NULL, writes nothing.
 pub(super) const SEAL_GROUP: &str = "INSERT INTO SCHEMA.events (block, group_id, is_seal, revisions, kinds, ids) \
      SELECT nextval('SCHEMA.event_blocks'), $1::bytea, true, '{}', '{}', '{}' \
      WHERE $1::bytea IS NOT NULL ON CONFLICT (group_id) DO NOTHING";
 
 pub(super) const EVENTS_OF_GROUP: &str = "SELECT block, ids FROM SCHEMA.events WHERE group_id = $1";
 
-/// Seals the missing blocks from `$1` to `$2`, so that they never will be committed.
+/// Seals the missing blocks from `$1` to `$2`, so that they can never be committed.
 pub(super) const SEAL_BLOCKS: &str = "INSERT INTO SCHEMA.events (block, is_seal, revisions, kinds, ids) \
      SELECT block, true, '{}', '{}', '{}' FROM generate_series($1::bigint, $2::bigint) AS gap (block) \
      ON CONFLICT (block) DO NOTHING";
@@ -204,7 +205,7 @@ pub(super) const TOUCH_COUNTER: &str = "WITH counted AS (UPDATE SCHEMA.counters 
 pub(super) const PLANTS_WITH_IDS: &str =
     "SELECT id, revision, name, tag, idempotency FROM SCHEMA.plants WHERE id = ANY($1::bigint[])";
 
-/// Up to four of the plants in the newest blocks, except those with ids `$1`.
+/// Up to four plants of the newest blocks, except those with ids `$1`.
 pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHEMA.plants \
      WHERE id = ANY(ARRAY(SELECT unnest(ids) FROM (\
          SELECT ids FROM SCHEMA.events WHERE cardinality(ids) > 0 ORDER BY block DESC LIMIT 32) AS newest)) \
@@ -213,11 +214,11 @@ pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHE
 
 /// At most `$2` rows from id `$1` on.
 ///
-/// With a name part (`$4`), those among the first `$3` rows whose folded name has the part, and the last row examined in any
-/// case. Also says of each row whether it matches, and how many rows were examined.
+/// With a part of the name (`$4`): among the first `$3` rows, those whose folded name contains it, and always the last
+/// row examined. Each row also says whether it matches, and how many rows were examined.
 ///
-/// With a tag (the last parameter), the order is that of the index on tags and of no other: an index scan by id could pass
-/// any number of plants with other tags.
+/// With a tag (the last parameter), only the index on tags has the requested order. An index scan by id could pass any
+/// number of plants with other tags.
 pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
     let (start, order) = match (has_tag, has_name_part) {
         (false, _) => ("id >= $1", "id"),
@@ -240,23 +241,24 @@ pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
     )
 }
 
-/// The index by characters of the names that are not in ASCII alone. It needs no extension, and costs other names nothing.
+/// The character index, over names with a character outside ASCII. It needs no extension, and costs other names
+/// nothing.
 pub(super) const MAKE_LETTERS_INDEX: &str = "CREATE INDEX IF NOT EXISTS plants_by_letter ON SCHEMA.plants \
      USING gin (string_to_array(folded_name, NULL)) WHERE octet_length(folded_name) > char_length(folded_name)";
 
-/// Which index narrows down a search for a part of a name.
+/// The index that narrows down a search for a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameIndex {
-    /// The index by trigrams. `$5` is a pattern.
+    /// The trigram index. `$5` is a pattern.
     Trigrams,
-    /// The index by characters. `$5` is an array of those of the part, of which one is not in ASCII.
+    /// The character index. `$5` has the characters of the part, one of which is outside ASCII.
     Letters,
 }
 
-/// A page of at most `$3` plants from id `$1` on whose folded name has the part `$4`, among at most `$2` candidates of an index
-/// in any order, and the number of the candidates. With a tag (`$6`), only plants with the tag.
+/// A page of at most `$3` plants from id `$1` on whose folded name contains `$4`, and the number of candidates. An
+/// index yields at most `$2` candidates, in any order. With a tag (`$6`), only plants with the tag.
 ///
-/// All conditions but that of the index apply outside `found`, so that `$2` bounds the rows that are read.
+/// All conditions except the index's apply outside of `found`, so `$2` bounds the rows that are read.
 pub(super) fn plants_by_name(index: NameIndex, has_tag: bool) -> String {
     let is_candidate = match index {
         NameIndex::Trigrams => "folded_name LIKE $5::text",
@@ -276,13 +278,13 @@ pub(super) fn plants_by_name(index: NameIndex, has_tag: bool) -> String {
     )
 }
 
-/// Begins the transaction of [`plants_by_name`]. Only an index that collects its matches remains for the plan, and the indexes
-/// by id and tag do not fit the query.
+/// Begins the transaction of [`plants_by_name`]. The settings leave the planner only bitmap scans, and the indexes by
+/// id and tag do not fit the query.
 pub(super) const BEGIN_SEARCH: &str = "BEGIN READ ONLY; SET LOCAL enable_bitmapscan = on; \
      SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL statement_timeout = '1s'";
 
-/// Which indexes over names are complete, and whether the database takes characters outside ASCII for letters, as the
-/// extension then does too.
+/// Which indexes over names are complete, and whether the database, and so pg_trgm, takes characters outside ASCII for
+/// letters.
 pub(super) const FIND_NAME_INDEXES: &str = "WITH valid AS MATERIALIZED (\
        SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
        WHERE indrelid = to_regclass('SCHEMA.plants') AND indisvalid) \
@@ -290,13 +292,13 @@ pub(super) const FIND_NAME_INDEXES: &str = "WITH valid AS MATERIALIZED (\
        EXISTS (SELECT FROM valid WHERE relname = 'plants_by_letter') AS has_letters, \
        (SELECT datctype NOT IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()) AS knows_letters";
 
-/// Moves the newest names from the list of the index that each search reads to the sorted part. The owner of the index may.
+/// Sorts the newest names, which each search reads one by one, into the index. Only the owner of the index may.
 pub(super) const SORT_NEWEST_NAMES: &str = "SELECT gin_clean_pending_list('SCHEMA.plants_by_name')";
 
 pub(super) const COUNT: &str = "SELECT coalesce(sum(plants), 0)::bigint FROM SCHEMA.counters";
 
-/// What every query for events begins with: the row of the log, and what names the log. A promoted standby has another
-/// timeline, and may lack the newest changes unless commits wait for a standby.
+/// The beginning of every query for events: the row of the log, and what identifies the log. A promoted standby has
+/// another timeline, and may lack the newest changes unless commits wait for a standby.
 macro_rules! with_log {
     ($rest:literal) => {
         concat!(
@@ -310,10 +312,9 @@ macro_rules! with_log {
     };
 }
 
-/// The row of the log.
 pub(super) const LOG: &str = with_log!("SELECT * FROM log");
 
-/// The row of the log, with each of up to `$2` blocks from number `$1` on that are not forgotten.
+/// The row of the log, with up to `$2` blocks from number `$1` on that are not forgotten.
 pub(super) const EVENTS_FROM: &str = with_log!(
     "SELECT log.*, block, group_id, at_ms, revisions, kinds, ids FROM log \
      LEFT JOIN LATERAL (SELECT * FROM SCHEMA.events WHERE block >= $1 AND block > log.forgotten_to \
@@ -321,8 +322,8 @@ pub(super) const EVENTS_FROM: &str = with_log!(
      ORDER BY block"
 );
 
-/// The row of the log, with the last block before the first gap after block `$1`, and with the last event up to there. In a
-/// database that was put back to an earlier state, block `$1` is not there, and the search begins anew.
+/// The row of the log, with the last block before the first gap after block `$1`, and the last event up to there. If
+/// the database was reset to an earlier state, block `$1` is missing, and the search starts over.
 pub(super) const NEWEST_EVENT: &str = with_log!(
     ", start AS MATERIALIZED (SELECT CASE WHEN $1::bigint > forgotten_to \
          AND EXISTS (SELECT FROM SCHEMA.events WHERE block = $1) THEN $1 ELSE forgotten_to END AS block FROM log), \
@@ -348,11 +349,11 @@ pub(super) const LAST_BLOCK: &str = "SELECT last.block, last.block > (SELECT las
 pub(super) const KEPT_EVENTS: &str = "SELECT coalesce(sum(events), 0)::bigint \
        - (SELECT forgotten_events FROM SCHEMA.log WHERE id = 1) FROM SCHEMA.counters";
 
-/// The number of milliseconds since 1970, by the clock that all servers share.
+/// Milliseconds since 1970, by the clock that all servers share.
 pub(super) const NOW_MS: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// Notes that blocks up to `$2` are forgotten, if `$1` was the last one before. `$3` and `$4`: the last revision in the blocks
-/// and its group, unless they have none; `$5`: how many events they have.
+/// Notes that blocks up to `$2` are forgotten, if `$1` is still the last forgotten one. `$3` and `$4`: the last
+/// revision in the blocks and its group, if they have any; `$5`: their number of events.
 pub(super) const NOTE_FORGOTTEN: &str = "UPDATE SCHEMA.log SET forgotten_to = $2, \
        forgotten_revision = coalesce($3::bigint, forgotten_revision), \
        forgotten_group = CASE WHEN $3 IS NULL THEN forgotten_group ELSE $4::bytea END, \

@@ -1,4 +1,4 @@
-//! The numbers of plants with each tag: reading them, and folding the changes of groups into one row for each tag.
+//! The counts of tags: reading them, and folding the changes of groups into one row for each tag.
 
 use anyhow::Context as _;
 use plant_store::{TagCount, TagPage, TagPageRequest};
@@ -8,7 +8,7 @@ use crate::reader::PostgresReader;
 use crate::sessions::Sessions;
 use crate::statements::{COUNT_WITH_TAG, FOLD_TAG_CHANGES, FORGET_UNUSED_TAGS, TAGS_FROM};
 
-/// How many groups' changes are folded at a time.
+/// The changes of this many groups are folded at a time.
 const MOST_FOLDED: i64 = 1_000;
 
 /// The number of plants with a tag.
@@ -22,7 +22,7 @@ pub(super) async fn count_with_tag(reader: &PostgresReader, tag: &str) -> anyhow
     plants(row.try_get(0)?)
 }
 
-/// A page of tags. Both tables are read by one statement, so that the numbers are those of one moment.
+/// A page of tags. One statement reads both tables, so all counts are of one moment.
 pub(super) async fn tag_page(
     reader: &PostgresReader,
     request: &TagPageRequest,
@@ -32,9 +32,9 @@ pub(super) async fn tag_page(
         return Ok(page);
     }
     let limit = request.limit.max(1);
-    // Besides a page, its last tag may be `after`, and one more says whether another page follows.
+    // Two more than the page: one of the tags may be `after`, and one tells whether another page follows.
     let most_tags = i64::try_from(limit.saturating_add(2)).context("a page is too large")?;
-    // Of the tags, which have no NUL, the same ones are greater than the text before a NUL.
+    // Tags have no NUL, so the tags greater than this text are those greater than its beginning before the NUL.
     let start = request.start().split('\0').next().unwrap_or_default();
     let rows = reader.rows("tags", TAGS_FROM, &[&start, &most_tags]).await?;
     for row in &rows {
@@ -48,7 +48,7 @@ pub(super) async fn tag_page(
         }
         page.tags.push(TagCount { tag, plants: plants(number)? });
     }
-    // All others that were examined have no plants now.
+    // All other examined tags have no plants now.
     let last_tag: Option<String> = rows.first().map_or(Ok(None), |row| row.try_get(2))?;
     page.next = last_tag.filter(|last| last.starts_with(&request.prefix));
     Ok(page)
@@ -58,7 +58,7 @@ fn plants(number: i64) -> anyhow::Result<u64> {
     u64::try_from(number).context("the number of plants with a tag is wrong: count again")
 }
 
-/// Adds the changes that groups have inserted to the numbers of the tags, so that readers have few changes to add.
+/// Adds the changes that groups have inserted to the counts of tags, so that readers have few changes to add.
 pub(super) async fn fold_tag_changes(sessions: &Sessions) -> anyhow::Result<()> {
     loop {
         let session = sessions.get().await?;

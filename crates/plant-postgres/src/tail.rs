@@ -1,7 +1,7 @@
-//! The tail of the log of events: one reader for all who follow.
+//! The tail of the log of events: one reader for all followers.
 //!
-//! While anyone follows, the tail reads the newest blocks: soon after each commit of this program, and otherwise several
-//! times a second. It keeps the newest events in memory, so a follower that keeps up costs PostgreSQL nothing.
+//! While there are followers, the tail reads the newest blocks soon after each commit of this program, and otherwise
+//! several times a second. It keeps the newest events in memory, so a follower that keeps up costs PostgreSQL nothing.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
@@ -19,26 +19,26 @@ use crate::event_log::LogIdentity;
 use crate::events::{BLOCKS_AT_ONCE, EventReader, FoundBlocks, Gap};
 use crate::sessions::pause;
 
-/// How long the tail waits for a commit of this program before it looks for those of others.
+/// How long the tail waits for a commit of this program before it looks for commits of others.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The pause after each look, so that looks cost little while many groups are committed.
+/// The pause after each look, which limits the cost of looks under many commits.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long the tail reads on when nobody waits: a follower that sends a page does not wait.
+/// How long the tail reads on while no follower waits: a follower that is sending a page does not wait.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// How many of the newest events are in memory.
+/// How many of the newest events are kept in memory.
 const RECENT_EVENTS: usize = 16_384;
 
 #[derive(Debug)]
 pub(super) struct EventTail {
     reader: Arc<EventReader>,
     recent: Mutex<Recent>,
-    /// Blocks that this program has committed, which the tail has not read.
+    /// Blocks that this program has committed and the tail has not read.
     own: Mutex<BTreeSet<i64>>,
     progress: watch::Sender<Progress>,
-    /// Wakes the tail: someone waits, or this program has committed.
+    /// Wakes the tail when a follower begins to wait, or when this program has committed.
     news: Notify,
     is_reading: AtomicBool,
 }
@@ -69,13 +69,12 @@ impl Recent {
 struct Progress {
     /// How often the tail has looked for new blocks.
     looks: u64,
-    /// The last event that it has found.
+    /// The last event that the tail has found.
     end: Option<EventCursor>,
-    /// Whether a follower began to wait after the last look, so that the tail must look once more.
+    /// Whether a follower began to wait after the last look, so that one more look must be reported.
     was_joined: bool,
 }
 
-/// The last block that the tail has read.
 struct LastRead {
     identity: LogIdentity,
     block: i64,
@@ -93,7 +92,7 @@ impl EventTail {
         }
     }
 
-    /// The next events from memory; `None` when there is none, or the cursor is not there.
+    /// The next events from memory; `None` if there are none, or if memory does not have the cursor.
     pub(super) fn page(&self, cursor: EventCursor, limit: usize) -> Option<EventPage> {
         let recent = self.recent();
         let begin = recent.events.partition_point(|event| event.revision() <= cursor.revision);
@@ -120,14 +119,14 @@ impl EventTail {
         self.news.notify_one();
         let is_over = |progress: &Progress| {
             let Some(end) = progress.end else { return false };
-            // If the cursor still differs from the end after one more look, the cursor may belong to another log.
+            // If the cursor is still not the end after one more look, it may belong to another log.
             end.revision > after.revision || (progress.looks > looks && end != after)
         };
-        // The sender is dropped only with the repository.
+        // The sender lives as long as the repository.
         let _ = progress.wait_for(is_over).await;
     }
 
-    /// This program has committed a group in this block.
+    /// Notes that this program has committed a group in this block.
     pub(super) fn note_own(&self, block: i64) {
         if self.is_reading.load(Relaxed) {
             self.own().insert(block);
@@ -135,7 +134,7 @@ impl EventTail {
         }
     }
 
-    /// Reads while anyone follows, until the end.
+    /// Reads while there are followers, until `closing` is canceled.
     pub(super) async fn run(self: Arc<Self>, closing: CancellationToken) {
         closing.run_until_cancelled(self.read()).await;
     }
@@ -147,7 +146,7 @@ impl EventTail {
             if self.progress.receiver_count() > 0 {
                 last_followed = Some(Instant::now());
             } else if last_followed.is_none_or(|last: Instant| last.elapsed() > IDLE_AFTER) {
-                // Events that nobody waits for are not read.
+                // Without followers, stops reading until one comes.
                 self.is_reading.store(false, Relaxed);
                 last_read = None;
                 *self.recent() = Recent::default();
@@ -173,7 +172,7 @@ impl EventTail {
         }
     }
 
-    /// Looks for new blocks. Returns whether more of them are there already.
+    /// Looks for new blocks. Returns whether there are more already.
     async fn look(
         &self,
         last_read: &mut Option<LastRead>,
@@ -190,7 +189,7 @@ impl EventTail {
         let mut found = self.reader.blocks_from(*last_block).await?;
         let is_same_log = found.log.identity == *identity
             && match found.log.forgotten_to.cmp(last_block) {
-                // The last block is there again, unless the database was put back to an earlier state.
+                // The last block must still be there, unless the database was reset to an earlier state.
                 Ordering::Less => found.take_first(*last_block),
                 Ordering::Equal => true,
                 // Events were forgotten before they were read.
@@ -222,7 +221,8 @@ impl EventTail {
         Ok(is_more || is_at_gap)
     }
 
-    /// Makes sure that no failover loses the found blocks. Those that this program has committed were acknowledged.
+    /// Ensures that no failover loses these blocks. Those that this program has committed were acknowledged, and so are
+    /// safe.
     async fn make_durable(&self, found: &FoundBlocks) -> anyhow::Result<()> {
         let Some(last) = found.blocks.last().filter(|_| found.log.is_synchronous) else {
             return Ok(());
@@ -239,7 +239,7 @@ impl EventTail {
         self.reader.make_durable(&found.log, last.number).await
     }
 
-    /// Tells those who wait how far the tail has come.
+    /// Tells the followers how far the tail has come.
     fn report(&self, end: EventCursor) {
         self.progress.send_if_modified(|progress| {
             let is_new = progress.end != Some(end);

@@ -1,4 +1,4 @@
-//! The threads that talk to PostgreSQL, and their end.
+//! The threads that talk to PostgreSQL, and how they end.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -8,10 +8,10 @@ use tokio::runtime::{self, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How many threads talk to PostgreSQL at most.
+/// The most threads that talk to PostgreSQL.
 const MOST_THREADS: usize = 4;
 
-/// A runtime of the repository's own. Dropping it waits for the tasks in `under_way`.
+/// The runtime of the repository. Dropping it waits for the tasks in `under_way`.
 #[derive(Debug)]
 pub(super) struct Threads {
     runtime: Option<Runtime>,

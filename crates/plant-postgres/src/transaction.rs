@@ -1,4 +1,4 @@
-//! One transaction that commits a group, and the steps that make its outcome certain.
+//! The transaction that commits a group, and the steps that make its outcome certain.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::statements::{
     SKIP_BLOCK, TOUCH_COUNTER, UPDATE_PLANTS,
 };
 
-/// How many bytes the random id of a group has.
+/// The length of a group's random id, in bytes.
 const GROUP_ID_BYTES: usize = 16;
 
-/// How long a reader of events waits for a missing block before it seals the block. Most blocks come within the time of a
-/// commit; the group of a sealed block must begin again.
+/// How long a reader of events waits for a missing block before it seals the block. Most blocks appear within the time
+/// of a commit; the group of a sealed block must begin again.
 pub(super) const LATE_COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
@@ -29,12 +29,12 @@ pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
     Ok(group_id)
 }
 
-/// A random row of the counters, so that concurrent groups rarely wait for each other.
+/// A random counter row, so that concurrent groups rarely wait for each other.
 fn counter_slot() -> i32 {
     fastrand::i32(0..COUNTER_SLOTS)
 }
 
-/// Commits rows that must all be new, in one statement.
+/// Commits rows that are all new, in one statement.
 pub(super) async fn commit_new(
     session: &Session,
     group_id: &[u8],
@@ -50,15 +50,15 @@ pub(super) async fn commit_new(
     Ok(Committed { block: row.try_get(0)?, written })
 }
 
-/// How a transaction ends. After an error, PostgreSQL rolls back in either case.
+/// How a transaction ends, unless an error rolls it back.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Commit,
     RollBack,
 }
 
-/// Writes new rows whose ids are free, changes of rows that have the expected revision, and the events of the rows that
-/// it has written, in a transaction whose statements are sent together.
+/// Inserts rows with free ids, updates rows that have the expected revision, and inserts the events of the rows
+/// written, in one transaction whose statements are sent together.
 pub(super) async fn write_changes(
     session: &Session,
     group_id: &[u8],
@@ -113,8 +113,8 @@ pub(super) async fn write_changes(
                 count?;
                 end
             };
-            // They are sent in the order of their first polls, which is that of the arguments: BEGIN, the rows, the events,
-            // the end. In another order, rows would be written outside the transaction.
+            // Sent in the order of the first polls, which is that of the arguments: BEGIN, the rows, the events, the
+            // end. In another order, rows would be written outside of the transaction.
             let (begun, rows, logged) = join3(client.simple_query(&begin), rows, logged).await;
             let block = begun?.iter().find_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
@@ -131,9 +131,9 @@ pub(super) async fn write_changes(
         .ok_or_else(|| SessionError::NoAnswer("the number of the block is missing".to_owned()))
 }
 
-/// Fills the block of the transaction that this session has just rolled back; otherwise readers of events would wait for a
-/// late commit. No seal is needed: no transaction holds the block, and the sequence, which is on disk first, never
-/// gives the number again. If filling fails or takes too long, readers seal the block.
+/// Fills the block of the transaction that this session has just rolled back; otherwise, readers of events would wait
+/// for a late commit. No seal is needed: no transaction has the block, and the sequence, which reaches the disk first,
+/// never gives its number again. If filling fails or takes too long, readers seal the block.
 pub(super) async fn skip_block(session: &Session) {
     match timeout(LATE_COMMIT_PATIENCE, session.rows(SKIP_BLOCK, &[])).await {
         Ok(Ok(_)) => {}
@@ -143,14 +143,14 @@ pub(super) async fn skip_block(session: &Session) {
 }
 
 /// Waits until all visible changes are as durable as acknowledged ones. With synchronous replication, a commit becomes
-/// visible before the standby has it when its session ends during the wait. This commits once more: a commit waits for
-/// the standby to have all earlier ones too.
+/// visible before the standby has it if its session ends during the wait. This function commits once more, which waits
+/// until the standby has all earlier commits too.
 pub(super) async fn wait_for_standby(session: &Session) -> Result<(), SessionError> {
     let warnings = session.warnings();
     session.rows(TOUCH_COUNTER, &[&counter_slot()]).await?;
     if session.warnings() == warnings {
         return Ok(());
     }
-    // PostgreSQL warns when an administrator cancels a wait for the standby: perhaps this one.
+    // PostgreSQL warns when an administrator cancels a wait for the standby, perhaps this one.
     Err(SessionError::NoAnswer("PostgreSQL warned of a commit".to_owned()))
 }

@@ -1,5 +1,5 @@
-//! Folds the changes of tags, sorts new names into their index, and forgets old events, and then the rows of removed plants that
-//! no kept event refers to.
+//! Upkeep: folds the changes of tags, sorts new names into their index, and forgets old events and then the rows of
+//! removed plants that no kept event refers to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,22 +19,24 @@ use crate::statements::{
 use crate::tags::fold_tag_changes;
 use crate::writer::Writer;
 
-/// How often the changes of tags are folded while there are writes. Every reader of the numbers adds the changes that are left.
+/// How often changes of tags are folded while there are writes. Readers of counts must add up all changes that are not
+/// folded.
 const FOLD_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often events are forgotten and names are sorted.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many new names are sorted while there are writes. They take less than the limit of the index.
+/// How many new names are sorted at once while there are writes. They take less than the limit of the index's pending
+/// list.
 const MANY_NAMES: usize = 100_000;
 
 /// The pause while the oldest events are kept for their age.
 const TOO_YOUNG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// One extra event in this many may be kept, so that many events are forgotten at a time.
+/// One in this many kept events may be extra, so that many events are forgotten at a time.
 const SLACK: i64 = 100;
 
-/// Keeps the number of events close to the configured number.
+/// Keeps the log of events near its configured length, and counts and searches fast.
 pub(super) struct Upkeep {
     events: Arc<EventReader>,
     writer: Arc<Writer>,
@@ -56,7 +58,8 @@ impl Upkeep {
         }
     }
 
-    /// Takes turns until the end. A turn does nothing unless there were writes or the last turn has left something.
+    /// Takes turns until `closing` is canceled. A turn does nothing unless there were writes, or the last turn left
+    /// something.
     pub(super) async fn run(self, closing: CancellationToken) {
         let mut turns = interval(FOLD_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,9 +87,9 @@ impl Upkeep {
         }
     }
 
-    /// Sorts new names into their index when writers rest, or when there are many. Otherwise each search reads the names, until
-    /// a writer has to stop and sort them. Fails when the user does not own the index, or when there is none; autovacuum and
-    /// the writers then do it.
+    /// Sorts new names into their index when writers rest, or when there are many. Otherwise each search reads these
+    /// names, until a writer must stop to sort them. Fails if the user does not own the index, or if there is none;
+    /// autovacuum and the writers then sort.
     async fn sort_newest_names(&self, is_busy: bool) {
         let names = &self.writer.unsorted_names;
         let least = if is_busy { MANY_NAMES } else { 1 };
@@ -103,7 +106,7 @@ impl Upkeep {
         }
     }
 
-    /// Forgets the oldest blocks, whole ones only. Returns what is left for the next turn.
+    /// Forgets the oldest blocks as a whole. Returns what is left for the next turn.
     async fn forget_excess(&self) -> anyhow::Result<Option<Left>> {
         let mut gap = None;
         loop {
@@ -112,7 +115,7 @@ impl Upkeep {
             if excess <= self.keep_events / SLACK {
                 return Ok(None);
             }
-            // Events above the greatest number are forgotten at any age.
+            // Events above the maximum are forgotten at any age.
             let too_many = kept.saturating_sub_unsigned(KEEP_EVENTS_FOR_MAX_EVENTS);
             let oldest_ms = self.events.now_ms().await?.saturating_sub(self.keep_events_for_ms);
             let found = self.events.blocks_from(0).await?;
@@ -133,7 +136,7 @@ impl Upkeep {
             }
             if after.block > before {
                 if !self.forget(before, &after, events).await? {
-                    // Another server forgets, and may want to keep more.
+                    // Another server forgets events too, and may want to keep more.
                     return Ok(Some(Left::More));
                 }
             } else if found.blocks.is_empty() && found.last.is_some() {
@@ -146,8 +149,8 @@ impl Upkeep {
         }
     }
 
-    /// Forgets the blocks between two, with this many events. Returns false when another server has forgotten some of
-    /// them.
+    /// Forgets the blocks after `before` and up to `after`, which have this many events. Returns false if another
+    /// server has forgotten some of them.
     async fn forget(&self, before: i64, after: &ForgottenTo, events: i64) -> anyhow::Result<bool> {
         let session = self.writer.sessions.get().await?;
         let client = session.client()?;
@@ -191,12 +194,12 @@ impl Upkeep {
     }
 }
 
-/// Whether it succeeded. A failure is tried again.
+/// Whether it succeeded. A failure is retried in the next turn.
 fn is_done<T>(outcome: anyhow::Result<T>) -> bool {
     outcome.inspect_err(|error| log::debug!("{error:#}; it is tried again")).is_ok()
 }
 
-/// Events that are left to be forgotten.
+/// Why events remain to be forgotten.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     More,
@@ -204,10 +207,10 @@ enum Left {
     TooYoung,
 }
 
-/// Up to where events are to be forgotten.
+/// The end of the events to forget.
 struct ForgottenTo {
     /// The last block.
     block: i64,
-    /// The last revision in these blocks, if they have any, and the id of its group.
+    /// The last revision in the forgotten blocks, if any, and the id of its group.
     last_event: Option<(i64, Option<Vec<u8>>)>,
 }

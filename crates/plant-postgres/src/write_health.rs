@@ -1,4 +1,4 @@
-//! What PostgreSQL wrote and refused lately. This distinguishes one refused write from a time when PostgreSQL takes no
+//! What PostgreSQL recently wrote and refused. This tells one refused write from a time when PostgreSQL takes no
 //! writes.
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,40 +20,39 @@ use crate::statements::{
 };
 use crate::transaction::{End, random_group_id, skip_block, wait_for_standby, write_changes};
 
-/// How many refused plants are remembered. When one more is refused, all are forgotten.
+/// How many refused plants are remembered. One more, and all are forgotten.
 const MOST_REFUSED: usize = 1024;
 
 /// How long a refused plant is remembered.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// A write that takes longer than this makes the store count as not ready.
+/// A write that takes longer than this makes the store unready.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// For how long after a failed write a successful rehearsal does not count: a full disk may still have room for a small
-/// change.
+/// How long after a failed write a successful rehearsal does not count, because a full disk may still have room for a
+/// small change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(2);
 
 /// How long the result of a check stays valid.
 const CHECK_COUNTS_FOR: Duration = Duration::from_millis(500);
 
-/// What PostgreSQL wrote and refused lately.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
     state: Mutex<HealthState>,
-    /// When the last check was, and its result. Concurrent callers wait for the same check.
+    /// The time and the result of the last check. Concurrent callers wait for the same check.
     last_check: tokio::sync::Mutex<Option<(Instant, Result<(), StoreFailure>)>>,
 }
 
 #[derive(Debug, Default)]
 struct HealthState {
-    /// Plants of refused writes, and when.
+    /// The plants of refused writes, and when they were refused.
     refused: HashMap<PlantId, Instant>,
-    /// When PostgreSQL last took no writes, and why, unless it has taken some since.
+    /// When and why PostgreSQL last took no writes, unless it has taken some since.
     no_writes: Option<(Instant, StoreFailure)>,
 }
 
 impl WriteHealth {
-    /// These plants were written.
+    /// Notes that these plants were written.
     pub(super) fn note_written(&self, ids: &BTreeSet<PlantId>) {
         let mut state = self.state();
         state.note_writes();
@@ -62,7 +61,7 @@ impl WriteHealth {
         }
     }
 
-    /// PostgreSQL refuses a write of this plant, and takes others.
+    /// Notes that PostgreSQL refuses a write of this plant, and takes others.
     pub(super) fn note_refused(&self, id: PlantId) {
         let mut state = self.state();
         if state.refused.len() >= MOST_REFUSED {
@@ -71,12 +70,12 @@ impl WriteHealth {
         state.refused.insert(id, Instant::now());
     }
 
-    /// Whether a write of this plant was refused lately.
+    /// Whether a write of this plant was refused recently.
     pub(super) fn is_refused(&self, id: PlantId) -> bool {
         self.state().refused.get(&id).is_some_and(|since| since.elapsed() < REFUSED_FOR)
     }
 
-    /// PostgreSQL takes no writes at all.
+    /// Notes that PostgreSQL takes no writes at all.
     pub(super) fn note_no_writes(&self, cause: &StoreFailure) {
         let mut state = self.state();
         if state.no_writes.is_none() {
@@ -85,9 +84,9 @@ impl WriteHealth {
         state.no_writes = Some((Instant::now(), cause.clone()));
     }
 
-    /// Finds out whether PostgreSQL takes writes of plants that are neither in `others` nor remembered as refused, and rolls
-    /// them back. PostgreSQL may refuse any one plant, so these are tried until it takes one: a new plant, and then up to four
-    /// of the plants that any server has written last, as they are. If there are no such plants, a write of nothing is enough.
+    /// Finds out whether PostgreSQL takes writes, and rolls them back. It may refuse any one plant, so several are
+    /// tried until it takes one: a new plant, then up to four of the plants last written by any server, unchanged.
+    /// `others` and plants remembered as refused are left out. If no plants remain, a write of nothing is enough.
     pub(super) async fn rehearse(
         &self,
         sessions: &Sessions,
@@ -97,7 +96,7 @@ impl WriteHealth {
         let refused: Vec<PlantId> = self.state().refused.keys().copied().collect();
         let unfit: Vec<i64> = others.iter().chain(&refused).map(|id| id.get()).collect();
         let rows = sessions.get().await?.rows(NEWEST_PLANTS, &[&unfit]).await?;
-        // This program writes no row that breaks the rules.
+        // Rows that break the rules are not from this program.
         let mut plants: Vec<_> =
             rows.iter().filter_map(|row| stored_plant(row).ok().flatten()).collect();
         if !plants.is_empty() {
@@ -115,13 +114,13 @@ impl WriteHealth {
         rehearsed
     }
 
-    /// Checks whether PostgreSQL takes writes: commits a write that changes nothing or, after a write that PostgreSQL did not
-    /// take, rehearses one. So the store notices by itself when PostgreSQL takes writes again.
+    /// Checks whether PostgreSQL takes writes. Commits a write that changes nothing; if PostgreSQL last took no writes,
+    /// rehearses one instead. So the store notices by itself when PostgreSQL takes writes again.
     pub(super) async fn check_ready(&self, sessions: &Sessions) -> Result<(), StoreFailure> {
         let mut last_check = self.last_check.lock().await;
         if let Some((since, found)) = &*last_check
             && since.elapsed() < CHECK_COUNTS_FOR
-            // A write that has failed since then outweighs a successful check.
+            // A write that failed after a successful check outweighs the check.
             && (found.is_err() || self.no_writes().is_none())
         {
             return found.clone();
@@ -143,7 +142,7 @@ impl WriteHealth {
             Some(_) => self.rehearse(sessions, &BTreeSet::new()).await,
         };
         let found = match check().await {
-            // Now the statements are prepared again.
+            // The second attempt prepares the statements again.
             Err(SessionError::StaleStatement(_)) => check().await,
             found => found,
         };
@@ -175,7 +174,7 @@ impl HealthState {
     }
 }
 
-/// Inserts and updates no rows, and commits. Success shows that the tables exist and that PostgreSQL takes commits.
+/// Inserts and updates no rows, and commits. Success shows that the tables exist, and that PostgreSQL takes commits.
 async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
     let session = sessions.get().await?;
     let rows = RowColumns::default();
@@ -186,14 +185,14 @@ async fn write_nothing(sessions: &Sessions) -> Result<(), SessionError> {
     wait_for_standby(&session).await
 }
 
-/// A plant that is not there.
+/// A plant with an id that is not taken.
 fn new_plant() -> Result<StoredPlant, SessionError> {
     let plant = Plant::new("rehearsal".to_owned(), None);
     let plant = plant.map_err(|cause| SessionError::Refused(cause.to_string()))?;
     Ok(StoredPlant { id: PlantId::from(fastrand::i64(..)), plant, revision: Revision::from(0) })
 }
 
-/// Writes a plant as it is, as a new and as a changed row, and rolls back.
+/// Writes a plant unchanged, as a new row and as a changed row, and rolls back.
 async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
     let (id, revision) = (stored.id, stored.revision.get().cast_signed());
     let after = Some(KeptPlant { stored, idempotency: None });
@@ -213,7 +212,7 @@ async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), Sessi
     let ids: &[i64] = &[id.get()];
     let rows = session.rows(PLANTS_WITH_IDS, &[&ids]).await?;
     let now: Option<i64> = rows.first().map(|row| row.try_get(1)).transpose()?;
-    // A plant that another client has changed since its revision was read shows that PostgreSQL takes writes.
+    // If another client has changed the plant since it was read, PostgreSQL takes writes.
     if now > Some(revision) {
         return Ok(());
     }

@@ -6,14 +6,14 @@
 //!    since it was read, inserts the events of the rows that it has written, and counts them. If all rows are new, one
 //!    statement does this, and fails as a whole if a row is there already.
 //! 3. Writes whose row has changed in the meantime are tried again, after another read.
-//! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part of the
-//!    group was carried out in between, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other
-//!    plants. If PostgreSQL refuses the rehearsal too, the other parts of the group decide: it takes no writes now if it
-//!    takes none of them within [`PATIENCE`]. So no write is given up because another one is refused.
+//! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part was
+//!    carried out meanwhile, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other plants. If it is
+//!    refused too, and PostgreSQL takes no other part within [`PATIENCE`], it takes no writes now. So no write is given
+//!    up because another one is refused.
 //!
-//! Every group has a random id, which is in the row of its block. If the outcome of a commit is unknown, the writer inserts
-//! a row with the same id. If such a row exists already, the group is committed; otherwise the new row prevents its
-//! commit for good.
+//! Every group has a random id in the row of its block. If the outcome of a commit is unknown, the writer inserts a row
+//! with the same id. If such a row exists already, the group is committed; otherwise, the new row prevents its commit
+//! for good.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -39,11 +39,11 @@ use crate::transaction::{
 };
 use crate::write_health::{READY_WITHIN, WriteHealth};
 
-/// How long the writer tries to find the outcome of a group, counted from when the answer was lost.
+/// How long the writer tries to find out the outcome of a group after its answer was lost.
 const FINDING_PATIENCE: Duration = Duration::from_secs(20);
 
-/// After a group of creates was rolled back, this many groups read the rows of their plants first. The usual reason is
-/// a taken id. (A removed plant has a row too.) A client that creates existing plants usually does so repeatedly, and a
+/// After a group of creates was rolled back, this many groups read the rows of their plants first. The usual cause is a
+/// taken id (a removed plant has a row too). A client that creates existing plants usually does so repeatedly, and each
 /// failed statement leaves dead rows.
 const GROUPS_THAT_READ_FIRST: u32 = 100;
 
@@ -53,14 +53,14 @@ pub(super) struct Writer {
     pub(super) sessions: Sessions,
     tail: Arc<EventTail>,
     metrics: Arc<PostgresMetrics>,
-    /// A committed block: groups that begin later have later blocks.
+    /// A committed block. Groups that begin later have later blocks.
     last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
     groups_that_read_first: AtomicU32,
     pub(super) health: WriteHealth,
-    /// Whether anything was written that upkeep has not seen.
+    /// Whether anything was written since the last turn of upkeep.
     pub(super) has_written: AtomicBool,
-    /// How many plants were written since upkeep has last sorted their names; at first, those that others have left.
+    /// How many plants were written since upkeep last sorted their names; at first, those that others have left.
     pub(super) unsorted_names: AtomicUsize,
 }
 
@@ -117,7 +117,7 @@ impl Writer {
     }
 
     async fn carry_out_group(&self, mut group: WriteGroup, writes: Vec<WaitingWrite>) {
-        // A stack: the first part is the last element.
+        // A stack, whose last element is the first part.
         let mut parts = vec![writes];
         while let Some(part) = parts.pop() {
             group.pending = part;
@@ -130,12 +130,12 @@ impl Writer {
                 Err(StoreError::Refused(cause)) => {
                     let refused = mem::take(&mut group.pending);
                     group.refused.extend(refused.into_iter().map(|write| (write, cause.clone())));
-                    // Otherwise the other parts tell whether PostgreSQL takes any.
+                    // Otherwise, the other parts will tell whether PostgreSQL takes any.
                     if group.others_are_taken {
                         self.answer_refused(&mut group);
                     }
                 }
-                // PostgreSQL takes others. Nothing of the other parts was tried.
+                // PostgreSQL takes others. The other parts were not tried.
                 Err(error @ StoreError::Busy) => {
                     group.answer_pending(&error);
                     group.others_are_taken = true;
@@ -143,7 +143,7 @@ impl Writer {
                 Err(error) => {
                     group.answer_pending(&error);
                     group.pending = parts.drain(..).flatten().collect();
-                    // Nothing of the other parts was sent.
+                    // The other parts were not sent.
                     group.answer_pending(&match error {
                         StoreError::Failed(cause) => StoreError::Unavailable(cause),
                         error => error,
@@ -155,7 +155,7 @@ impl Writer {
         self.has_written.store(true, Ordering::Relaxed);
     }
 
-    /// Answers the writes that PostgreSQL has refused alone: it refuses these if it has taken others, and else takes none.
+    /// Answers the single writes that PostgreSQL has refused: it refuses these if it took others, and else takes none.
     fn answer_refused(&self, group: &mut WriteGroup) {
         for ((write, answer), cause) in mem::take(&mut group.refused) {
             let error = if group.others_are_taken {
@@ -171,9 +171,9 @@ impl Writer {
         }
     }
 
-    /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`] means that
-    /// PostgreSQL refuses something in this part, and perhaps takes other writes; [`StoreError::Busy`] means that it takes
-    /// others. After every other error, no part of the group can be carried out.
+    /// Carries out the pending writes, and retries temporary failures for a while. [`StoreError::Refused`]: PostgreSQL
+    /// refuses something in this part, but may take other writes. [`StoreError::Busy`]: PostgreSQL takes other writes.
+    /// After any other error, no part of the group can be carried out.
     async fn carry_out_part(&self, group: &mut WriteGroup) -> Result<(), StoreError> {
         let (mut tries, mut was_stale) = (0, false);
         loop {
@@ -183,7 +183,7 @@ impl Writer {
                 Ok(()) => SessionError::Conflict("others change the same plants".to_owned()),
                 Err(error) => error,
             };
-            // Perhaps an id is taken.
+            // The cause may be a taken id.
             group.read_all_next_time();
             let error = match error {
                 SessionError::UnknownOutcome(_) => {
@@ -195,7 +195,7 @@ impl Writer {
                     was_stale = true;
                     continue;
                 }
-                // The next try reads the ids that were assumed to be free: it rejects creates of taken ids, and others pass.
+                // The next attempt reads the ids that were assumed to be free, and refuses only creates of taken ones.
                 SessionError::Conflict(_) if assumed_free_ids => continue,
                 SessionError::Refused(said) | SessionError::StaleStatement(said) => {
                     let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
@@ -204,13 +204,13 @@ impl Writer {
                     if may_take_none && group.last_answer.elapsed() > PATIENCE {
                         return Err(StoreError::Unavailable(cause));
                     }
-                    // Other parts that are carried out prove the same as a rehearsal.
+                    // Other parts of the group prove as much as a rehearsal.
                     if may_take_none || group.others_are_taken || group.pending.len() > 1 {
                         return Err(StoreError::Refused(cause));
                     }
                     match self.health.rehearse(&self.sessions, &group.pending_ids()).await {
                         Ok(()) => {
-                            // One more try tells whether the write is still refused.
+                            // One more attempt tells whether PostgreSQL still refuses the write.
                             group.others_are_taken = true;
                             continue;
                         }
@@ -232,11 +232,11 @@ impl Writer {
         }
     }
 
-    /// The outcome of writes of these plants that were not carried out and are not tried again.
+    /// The outcome of writes of these plants that were not carried out and are not retried.
     async fn give_up(&self, error: SessionError, ids: &BTreeSet<PlantId>) -> StoreError {
         log::warn!("writes are given up, and were not carried out: {error}");
         let takes_no_writes = match &error {
-            // If the sequence is behind, every group conflicts with a block that is there already.
+            // If the sequence is behind, every group conflicts with a block that exists already.
             SessionError::Conflict(_) => {
                 let rehearsal = self.health.rehearse(&self.sessions, ids);
                 if let Ok(Ok(())) = timeout(READY_WITHIN, rehearsal).await {
@@ -253,7 +253,7 @@ impl Writer {
         StoreError::Unavailable(cause)
     }
 
-    /// Carries out the pending writes, except those of plants that another client changes concurrently.
+    /// Carries out the pending writes, except those of plants that another client changes at the same time.
     async fn try_once(&self, group: &mut WriteGroup) -> Result<(), SessionError> {
         let session = self.sessions.get().await?;
         let plan = group.plan(&session).await?;
@@ -274,7 +274,7 @@ impl Writer {
         group.accept(plan, &committed)
     }
 
-    /// Commits the rows that have not changed since they were read, and their events. If the answer is lost, finds out the
+    /// Commits the rows that are unchanged since they were read, and their events. If the answer is lost, finds out the
     /// outcome, or fails with [`SessionError::UnknownOutcome`].
     async fn commit(&self, session: Session, plan: &Plan) -> Result<Committed, SessionError> {
         let group_id = random_group_id()?;
@@ -291,7 +291,7 @@ impl Writer {
         match committed {
             Ok(committed) => {
                 if session.warnings() != warnings {
-                    // Perhaps an administrator has canceled the wait for the standby.
+                    // An administrator may have canceled the wait for the standby.
                     wait_for_standby(&session).await.map_err(unknown)?;
                 }
                 Ok(committed)
@@ -311,7 +311,7 @@ impl Writer {
         }
     }
 
-    /// Finds out whether a group, whose block is later than `last_block`, is committed, and makes the answer final.
+    /// Finds out whether a group, whose block is later than `last_block`, is committed, and makes that final.
     async fn find_committed(
         &self,
         group_id: &[u8],
@@ -350,7 +350,7 @@ impl Writer {
             return Ok(None);
         }
         wait_for_standby(&session).await?;
-        // The block that the seal would have had.
+        // Fills the block that the seal took but did not need.
         skip_block(&session).await;
         Ok(Some(Committed { block, written: ids.into_iter().map(PlantId::from).collect() }))
     }
