@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn a_tag_begins_with_any_text_that_is_not_empty_long_or_a_control() {
+fn a_tag_prefix_is_any_text_of_1_to_255_characters_without_controls() {
     let refusal = |prefix: &str| check_tag_prefix(prefix).err().map(|it| it.to_string());
     for prefix in [" ", "Ros", "🌱", &"é".repeat(255)] {
         assert_eq!(refusal(prefix), None, "{prefix:?}");

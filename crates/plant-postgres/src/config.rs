@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_could_end_a_statement_is_no_name_of_a_schema() {
+    fn a_name_that_could_end_a_statement_is_not_a_schema_name() {
         for name in ["plantd", "_", "a1", &"a".repeat(63)] {
             assert!(name.parse::<SchemaName>().is_ok(), "{name}");
         }

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_without_a_trigram_does_not_use_the_index_by_trigrams() {
+    fn a_part_without_a_trigram_does_not_use_the_trigram_index() {
         use NameIndex::{Letters, Trigrams};
         for (part, in_utf8, in_c) in [
             ("ros", Some(Trigrams), Some(Trigrams)),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beside_a_group_in_flight_the_next_one_begins_when_it_is_large_or_old_enough() {
+    async fn while_a_group_is_in_flight_the_next_one_begins_when_it_is_large_or_old_enough() {
         let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");

@@ -202,7 +202,7 @@ impl Reachable {
     fn note(&self, error: Option<&SessionError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
-            Some(error) if !was_away => log::warn!("{error}; it is tried again"),
+            Some(error) if !was_away => log::warn!("{error}; retrying"),
             None if was_away => log::info!("PostgreSQL answers again"),
             _ => {}
         }

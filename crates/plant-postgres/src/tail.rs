@@ -164,7 +164,7 @@ impl EventTail {
                     }
                 }
                 Err(error) => {
-                    log::debug!("cannot read new events: {error:#}; it is tried again");
+                    log::debug!("cannot read new events: {error:#}; retrying");
                     pause(failures).await;
                     failures += 1;
                 }

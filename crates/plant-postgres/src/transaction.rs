@@ -138,7 +138,7 @@ pub(super) async fn skip_block(session: &Session) {
     match timeout(LATE_COMMIT_PATIENCE, session.rows(SKIP_BLOCK, &[])).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => log::debug!("a block of events is missing: {error}"),
-        Err(_) => log::debug!("a block of events is missing: to fill it takes too long"),
+        Err(_) => log::debug!("a block of events is missing: filling it takes too long"),
     }
 }
 

@@ -196,7 +196,7 @@ impl Upkeep {
 
 /// Whether it succeeded. A failure is retried in the next turn.
 fn is_done<T>(outcome: anyhow::Result<T>) -> bool {
-    outcome.inspect_err(|error| log::debug!("{error:#}; it is tried again")).is_ok()
+    outcome.inspect_err(|error| log::debug!("{error:#}; retrying")).is_ok()
 }
 
 /// Why events remain to be forgotten.

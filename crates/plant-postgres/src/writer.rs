@@ -7,9 +7,9 @@
 //!    statement does this, and fails as a whole if a row is there already.
 //! 3. Writes whose row has changed in the meantime are tried again, after another read.
 //! 4. If PostgreSQL refuses the group, the group is halved until the refused write is alone. If no other part was
-//!    carried out meanwhile, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other plants. If it is
-//!    refused too, and PostgreSQL takes no other part within [`PATIENCE`], it takes no writes now. So no write is given
-//!    up because another one is refused.
+//!    carried out meanwhile, a rehearsal ([`WriteHealth::rehearse`]) runs the same statements with other plants. If it
+//!    is refused too, and PostgreSQL takes no other part within [`PATIENCE`], PostgreSQL takes no writes now. So no
+//!    write is given up because another one is refused.
 //!
 //! Every group has a random id in the row of its block. If the outcome of a commit is unknown, the writer inserts a row
 //! with the same id. If such a row exists already, the group is committed; otherwise, the new row prevents its commit
@@ -180,7 +180,7 @@ impl Writer {
             let assumed_free_ids = group.assumes_free_ids();
             let error = match self.try_once(group).await {
                 Ok(()) if group.pending.is_empty() => return Ok(()),
-                Ok(()) => SessionError::Conflict("others change the same plants".to_owned()),
+                Ok(()) => SessionError::Conflict("other clients change the same plants".to_owned()),
                 Err(error) => error,
             };
             // The cause may be a taken id.
@@ -234,7 +234,7 @@ impl Writer {
 
     /// The outcome of writes of these plants that were not carried out and are not retried.
     async fn give_up(&self, error: SessionError, ids: &BTreeSet<PlantId>) -> StoreError {
-        log::warn!("writes are given up, and were not carried out: {error}");
+        log::warn!("gave up on writes, which were not carried out: {error}");
         let takes_no_writes = match &error {
             // If the sequence is behind, every group conflicts with a block that exists already.
             SessionError::Conflict(_) => {

@@ -37,7 +37,7 @@ pub enum StoreError {
     Refused(StoreFailure),
     /// The events after a cursor are incomplete: the cursor is of another log, or the store has forgotten some of these
     /// events.
-    #[error("the events after the cursor are not there, or not all of them")]
+    #[error("some of the events after the cursor are gone")]
     EventsGone,
     /// The repository makes no backups of its own. The text says what to use instead.
     #[error("this store makes no backups; {0}")]

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_displayed_form_of_a_cursor_is_one() {
+    fn only_the_displayed_form_of_a_cursor_is_accepted() {
         let cursor = EventCursor { revision: Revision::from(2048), log: 0x9f_3a1c };
         assert_eq!("2048-9f3a1c".parse(), Ok(cursor));
         assert_eq!(cursor.to_string(), "2048-9f3a1c");

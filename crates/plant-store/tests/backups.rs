@@ -354,7 +354,7 @@ async fn pieces_of_another_store_and_of_another_history_of_the_same_store_are_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
+async fn a_damaged_archive_says_up_to_which_change_it_is_whole() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(5));
     let backup = store.back_up("backup").await;
     let mut history = Vec::new();
@@ -418,7 +418,7 @@ async fn an_archive_that_is_damaged_says_up_to_where_it_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_were_made_without_the_archive_are_a_gap() {
+async fn changes_made_without_the_archive_are_a_gap() {
     let (mut store, mut chance) = (Store::new(), Rng::with_seed(6));
     let backup = store.back_up("backup").await;
     change_often(&store, 50, &mut chance).await;

@@ -71,7 +71,7 @@ fn part_of(random: &mut Rng, text: &str, most: usize) -> String {
 }
 
 #[tokio::test]
-async fn searches_of_names_that_are_alike_find_what_is_there() {
+async fn searches_of_similar_names_find_exactly_the_matches() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(&folder);
     config.changes_in_memory = 1_500;
@@ -97,7 +97,7 @@ async fn searches_of_names_that_are_alike_find_what_is_there() {
 
 /// Names with so many different grams that the index of a table has several chunks.
 #[tokio::test]
-async fn searches_of_names_of_any_characters_find_what_is_there() {
+async fn searches_of_names_with_any_characters_find_exactly_the_matches() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder);
     let new_plant = |random: &mut Rng, id| {
@@ -113,7 +113,7 @@ async fn searches_of_names_of_any_characters_find_what_is_there() {
 
 /// As many terms begin with the same letter as there are plants.
 #[tokio::test]
-async fn a_search_that_reads_too_much_of_the_index_ends_its_page_and_goes_on() {
+async fn a_search_that_reads_too_much_of_the_index_ends_its_page_early_and_continues_on_the_next() {
     const PLANTS: i64 = 60_000;
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(&folder);

@@ -141,7 +141,7 @@ async fn the_repository_on_disk_keeps_the_contract() {
 }
 
 #[test]
-fn the_repository_on_disk_is_as_the_model() {
+fn the_repository_on_disk_behaves_like_the_model() {
     const OPERATIONS: usize = 40;
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // PROPTEST_CASES in the environment overrides the number of cases.
@@ -318,7 +318,7 @@ fn readable(folder: &Folder) -> Vec<NewPlant> {
 }
 
 #[tokio::test]
-async fn an_older_manifest_is_refused_and_takes_no_table_away() {
+async fn an_older_manifest_is_refused_and_removes_no_table() {
     let mut folder = Folder::new();
     folder.config.changes_in_memory = 10;
     let manifest = folder.directory().join("manifest");

@@ -94,12 +94,12 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         many_creates_at_once_are_each_carried_out_once,
         imports_leave_room_for_others,
         an_import_waits_for_room,
-        pages_have_what_is_there_all_the_time_while_others_write,
+        pages_have_what_always_exists_while_others_write,
         a_page_is_full_when_enough_plants_match,
         tags_are_counted_while_others_write,
-        a_list_and_the_events_after_its_cursor_are_the_store,
-        a_reader_of_events_that_waits_is_woken,
-        a_caller_that_goes_away_cancels_nothing,
+        a_list_and_the_events_after_its_cursor_add_up_to_the_store,
+        a_commit_wakes_a_waiting_reader_of_events,
+        a_canceled_caller_cancels_nothing,
         a_closed_repository_is_read_but_not_written,
     );
 }
@@ -110,7 +110,7 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
 async fn in_time(claim: &str, check: impl Future<Output = ()>) {
     eprintln!("conformance: {claim}");
     let checked = timeout(DEADLINE, check).await;
-    assert!(checked.is_ok(), "{claim} did not come to its end within {} s", DEADLINE.as_secs());
+    assert!(checked.is_ok(), "{claim} did not end within {} s", DEADLINE.as_secs());
 }
 
 fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
@@ -276,7 +276,7 @@ async fn many_creates_at_once_are_each_carried_out_once(store: &impl StoreUnderT
     }
 }
 
-async fn a_caller_that_goes_away_cancels_nothing(store: &impl StoreUnderTest) {
+async fn a_canceled_caller_cancels_nothing(store: &impl StoreUnderTest) {
     const WRITES: i64 = 50;
     let repository = store.open().await;
     for id in 0..WRITES {
@@ -350,7 +350,7 @@ async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
     creates.join_all().await;
 }
 
-async fn pages_have_what_is_there_all_the_time_while_others_write(store: &impl StoreUnderTest) {
+async fn pages_have_what_always_exists_while_others_write(store: &impl StoreUnderTest) {
     const STABLE: i64 = 300;
     let repository = store.open().await;
     let rows = (0..STABLE).map(|id| new_plant(2 * id, "Rosa", Some("Rosaceae"))).collect();
@@ -445,7 +445,7 @@ async fn tags_are_counted_while_others_write(store: &impl StoreUnderTest) {
 }
 
 /// Builds a copy as a client does: lists the plants, then applies the events after a cursor from before the list.
-async fn a_list_and_the_events_after_its_cursor_are_the_store(store: &impl StoreUnderTest) {
+async fn a_list_and_the_events_after_its_cursor_add_up_to_the_store(store: &impl StoreUnderTest) {
     const WRITERS: i64 = 8;
     const TURNS: i64 = 25;
     let repository = store.open().await;
@@ -489,7 +489,7 @@ async fn a_list_and_the_events_after_its_cursor_are_the_store(store: &impl Store
     }
 }
 
-async fn a_reader_of_events_that_waits_is_woken(store: &impl StoreUnderTest) {
+async fn a_commit_wakes_a_waiting_reader_of_events(store: &impl StoreUnderTest) {
     let repository = store.open().await;
     for id in 0..20 {
         let before = repository.newest_event().await.expect("reads");

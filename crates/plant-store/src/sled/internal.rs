@@ -29,7 +29,7 @@ pub fn plant_record(
     Ok((encoded.bytes().to_vec(), record, stored))
 }
 
-/// Keys, and their values; `None` removes a key.
+/// Keys and their values. `None` is a tombstone.
 pub type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// The entries of a block.

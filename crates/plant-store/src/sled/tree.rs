@@ -128,7 +128,7 @@ impl MergeTree {
     /// Makes the active memtable immutable, and begins the next one. The previous immutable one must be flushed.
     pub(crate) fn freeze(&self) -> anyhow::Result<(Arc<Memtable>, Totals)> {
         let mut levels = self.write();
-        ensure!(levels.immutable.is_none(), "a memtable is immutable already");
+        ensure!(levels.immutable.is_none(), "there is an immutable memtable already");
         let next = Memtable::after(levels.totals.last_sequence);
         let immutable = Arc::new(mem::replace(&mut levels.active, next));
         levels.immutable = Some(Arc::clone(&immutable));

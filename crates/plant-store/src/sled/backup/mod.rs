@@ -1,4 +1,4 @@
-//! Backups: snapshots of a database, as one stream of bytes that proves itself.
+//! Backups: snapshots of a database. Each is one stream of bytes, with checksums over all of it.
 //!
 //! | part | content |
 //! |---|---|

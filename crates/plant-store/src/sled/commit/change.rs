@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_number_that_no_store_gets_to_is_an_error() {
+    fn a_sequence_number_that_no_store_can_reach_is_an_error() {
         for (first_sequence, is_right) in [
             (0, false),
             (1, true),

@@ -182,7 +182,7 @@ impl Committer {
                     let _ = answer.send(decided);
                 }
             }
-            // Dropping the senders sends the callers to the failure in `health`.
+            // The senders are dropped, so the callers look for the failure in `health`.
             Err(cause) => self.health.fail(cause),
         }
     }

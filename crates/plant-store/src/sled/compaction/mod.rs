@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_that_is_done_when_the_disk_fills_gives_the_room_of_its_inputs_back() {
+    fn a_merge_that_is_done_when_the_disk_fills_frees_the_room_of_its_inputs() {
         static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
         let (_folder, mut compactor) = with_four_tables(|_| room_of(&FREE));
         compactor.begin_merge().expect("begins");

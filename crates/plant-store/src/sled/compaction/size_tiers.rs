@@ -30,8 +30,8 @@ pub(crate) fn tables_to_merge(tables: &[(u64, u64)], plants: u64) -> Option<Rang
     (0..=greatest).find_map(|tier| neighbors(&tiers, tier, TABLES_OF_A_MERGE))
 }
 
-/// The first run, from one element of `tier` to another, that has at least `at_least` of them and none of a greater
-/// tier. Lesser tiers in between belong to it.
+/// The first range that begins and ends with `tier`, has `tier` at least `at_least` times, and has no greater tier.
+/// Lesser tiers in between belong to the range.
 pub(crate) fn neighbors(tiers: &[u32], tier: u32, at_least: usize) -> Option<Range<usize>> {
     let mut begin = 0;
     for stretch in tiers.split(|one| *one > tier) {

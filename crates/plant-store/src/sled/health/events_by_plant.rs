@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_folder_for_temporary_files_is_no_damage() {
+    fn a_full_folder_for_temporary_files_is_not_reported_as_damage() {
         let full = File::options().read(true).write(true).open("/dev/full").expect("opens");
         let events = [PlantEvent { id: 1, sequence: 1, kind: EventKind::Created }];
         let error = of_temporary_file(write(&events, full).expect_err("it is full"));

@@ -31,7 +31,7 @@ use crate::{OpenError, StoreFailure};
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database that is open for inspection, even if [`SledRepository`](crate::SledRepository) refuses it as damaged. The
-/// inspection changes nothing: if sled could change a table, it gets a copy in the folder for temporary files.
+/// inspection changes nothing: if sled could change a table, sled gets a copy in the folder for temporary files.
 pub struct SledInspection {
     found: Found,
     findings: Findings,
@@ -196,7 +196,7 @@ impl Found {
         let (report, opened) = mpsc::sync_channel(1);
         // If the open hangs, only the end of the program ends the thread.
         thread::spawn(move || drop(report.send(Table::open_damaged(&path, name, metadata))));
-        let opened = opened.recv_timeout(OPEN_PATIENCE).context("sled does not come to an end");
+        let opened = opened.recv_timeout(OPEN_PATIENCE).context("sled hangs");
         // An error of sled about its copy is not an error of the disk.
         let table = opened.flatten().map_err(|cause| {
             anyhow!("nothing of the table {} can be read: {cause:#}", folder.display())

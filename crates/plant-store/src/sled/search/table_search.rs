@@ -120,9 +120,9 @@ impl TableSearch {
 
     fn read_block(&mut self, block: usize, filter: &PlantFilter) -> anyhow::Result<usize> {
         let first_key = self.table.first_plants.get(block);
-        let first_key = first_key.context("a search index names a block that is not there")?;
+        let first_key = first_key.context("a search index names a missing block")?;
         let block = self.table.block_of(Map::Plants, first_key)?;
-        let mut block = block.context("a search index names a block that is not there")?;
+        let mut block = block.context("a search index names a missing block")?;
         let mut work = 0;
         while block.advance()? {
             let id = keys::plant_of(block.key())?;

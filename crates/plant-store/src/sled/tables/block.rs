@@ -95,7 +95,7 @@ impl<B: Deref<Target = [u8]>> BlockCursor<B> {
             return Ok(false);
         }
         let (EntryHead { shared, suffix, value }, rest) = postcard::take_from_bytes(rest)?;
-        ensure!(shared <= self.key.len(), "an entry shares more of a key than there is");
+        ensure!(shared <= self.key.len(), "an entry shares more bytes than the key before has");
         let (suffix, rest) = rest.split_at_checked(suffix).context("a key is cut")?;
         ensure!(self.next == 0 || *suffix > self.key[shared..], "the keys are not in order");
         let value_bytes = value.unwrap_or_default();

@@ -142,7 +142,7 @@ impl Database {
         guard(|| map.insert(first_key, block).map(drop))
     }
 
-    /// The first key of the block that has a key, if the map has it, and that block.
+    /// The only block that can have `key`, after the first key of that block.
     pub(super) fn block_of(
         &self,
         map: Map,

@@ -111,7 +111,7 @@ pub(super) fn open_unchanged<T>(
     if opened.is_ok() && read_from(&file, begin).is_ok_and(|after| after == segment) {
         return opened;
     }
-    // Takes the error, or drops, and so closes, the table.
+    // This also closes the table, if it was opened.
     let cause = opened.err().unwrap_or_else(|| anyhow!("an open of sled has changed its log"));
     file.write_all_at(&segment, begin)?;
     file.set_len(length)?;

@@ -1,4 +1,4 @@
-//! What the manifest and the table itself record of a table.
+//! What the manifest and a table record about the table.
 
 use std::num::Wrapping;
 

@@ -78,7 +78,7 @@ impl Table {
         Ok(Self { metadata, summary, folder: name, filter, first_plants, database, touches: false })
     }
 
-    /// The blocks of a map, in sum.
+    /// The size and the checksum of the blocks of a map.
     pub(crate) const fn contents(&self, map: Map) -> Contents {
         self.summary.contents[map as usize]
     }

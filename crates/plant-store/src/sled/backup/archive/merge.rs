@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_stays_and_nothing_is_removed_for_a_damaged_piece_that_covers_it() {
+    fn an_unreadable_piece_stays_and_a_damaged_piece_removes_none_that_it_covers() {
         let (pristine, folder) = (archive_of(50), archive_of(0));
         copy_all(pristine.path(), folder.path());
         let ninth = PieceName { event_log: LOG, first_sequence: 9, last_sequence: 9 };

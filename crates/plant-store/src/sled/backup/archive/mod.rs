@@ -201,7 +201,7 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
-/// Removes the pieces of an archive that were written longer than `keep` ago, which no younger backup needs. The newest
+/// Removes the pieces of an archive that are older than `keep`. No backup younger than that needs them. The newest
 /// piece of each log stays. A server may write to the archive meanwhile.
 ///
 /// # Errors

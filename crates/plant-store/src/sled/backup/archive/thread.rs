@@ -341,7 +341,7 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[test]
-    fn once_too_many_groups_wait_the_oldest_are_lost_counted_and_a_gap_between_pieces() {
+    fn when_too_many_groups_wait_the_oldest_are_lost_and_counted_and_leave_a_gap() {
         let folder = tempfile::tempdir().expect("a folder");
         let directory = folder.path().join("archive");
         fs::write(&directory, "no folder").expect("writes");

@@ -22,9 +22,8 @@ pub(crate) struct ArchiveWriter {
 
 impl ArchiveWriter {
     /// Opens the archive of a log, or makes a new one. `marks` are the totals before each of the newest groups in the
-    /// write-ahead log, and after the last one. If the archive's newest change does not lead to one of them, its
-    /// history is another one, and the open fails. Also returns the changes that neither the archive nor the
-    /// write-ahead log has.
+    /// write-ahead log, and after the last one. Fails if the archive's newest change leads to none of them, because the
+    /// archive then has another history. Also returns the changes that neither the archive nor the write-ahead log has.
     pub(crate) fn open(
         directory: &Path,
         event_log: u32,
@@ -83,7 +82,7 @@ impl ArchiveWriter {
         merge::start(self.directory.clone(), self.event_log, self.lock.try_clone()?)
     }
 
-    /// Writes the groups with these first and last changes, which the archive lacks, as a piece.
+    /// Writes a piece with groups that the archive lacks. The numbers are those of the first and the last change.
     pub(crate) fn append(
         &mut self,
         first_sequence: u64,

@@ -52,7 +52,7 @@ fn one_plant(record: &[u8], revision: u64) -> Totals {
 }
 
 #[test]
-fn a_backup_whose_checksums_are_right_and_whose_content_lies_is_found_and_not_restored() {
+fn a_backup_with_valid_checksums_and_wrong_content_is_detected_and_not_restored() {
     let one = postcard::to_stdvec(&1_i64).expect("encodes");
     let (one, empty) = (Some(&one[..]), Totals::default());
     let (early, late): (&[Entry<'_>], &[Entry<'_>]) = (&[(b"a", one), (b"c", one)], &[(b"b", one)]);
@@ -99,7 +99,7 @@ fn a_backup_whose_checksums_are_right_and_whose_content_lies_is_found_and_not_re
 }
 
 #[test]
-fn a_head_with_numbers_and_times_that_no_store_gets_to_is_refused() {
+fn a_head_with_numbers_and_times_that_no_store_can_reach_is_refused() {
     let right = Totals::default();
     for totals in [
         Totals { last_at_ms: MAX_AT_MS + 1, ..right },
@@ -116,7 +116,7 @@ fn a_head_with_numbers_and_times_that_no_store_gets_to_is_refused() {
 }
 
 #[test]
-fn a_plant_of_another_version_is_no_damage() {
+fn a_plant_of_another_version_is_not_reported_as_damage() {
     let record = [128, 1, 7, 0];
     let totals = one_plant(&record, 7);
     let key = plant_key(PlantId::from(7));
