@@ -8,7 +8,6 @@ use crate::event::Event;
 use crate::plant::{NewPlant, plant_json};
 use crate::server;
 
-/// The most headers that an answer may have.
 const MAX_HEADERS: usize = 64;
 
 /// The counts in the report of an import.
@@ -36,8 +35,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Parses the head at the beginning of `bytes`. Returns its length and the answer without its body, or
-    /// `None` while the head is incomplete.
+    /// Parses the head at the beginning of `bytes`. Returns its length and the answer without its body; `None` while
+    /// the head is incomplete.
     pub(crate) fn parse_head(bytes: &[u8]) -> io::Result<Option<(usize, Self)>> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -54,7 +53,6 @@ impl Answer {
         Ok(Some((length, Self { status, headers, body: Vec::new() })))
     }
 
-    /// The length of the body behind this head, in bytes.
     pub(crate) fn body_length(&self) -> io::Result<usize> {
         if self.status < 200 || self.status == 204 || self.status == 304 {
             return Ok(0);
@@ -72,7 +70,7 @@ impl Answer {
         value
     }
 
-    /// The body as JSON, which the media type must announce.
+    /// Parses the body. The `Content-Type` must be that of JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
@@ -149,7 +147,7 @@ impl Answer {
         self.next("/plants?")
     }
 
-    /// The id up to which a list has looked that ends at the bound on its work.
+    /// `X-Searched-To`: the last id that was searched for a page that ends at the bound on its work.
     #[track_caller]
     pub fn searched_to(&self) -> Option<i64> {
         let id = self.header("x-searched-to")?;
@@ -181,7 +179,7 @@ impl Answer {
         self.json().as_array().expect("an array of events").iter().map(Event::from_json).collect()
     }
 
-    /// The target of the link to the next page of events, which every page has. The target must be relative.
+    /// The target of the link to the next page of events. Every page has one, and it must be relative.
     #[track_caller]
     pub fn next_events(&self) -> String {
         self.next("/events?").unwrap_or_else(|| panic!("no link: {self:?}"))
@@ -196,7 +194,7 @@ impl Answer {
         cursors.next().unwrap_or_else(|| panic!("no cursor: {link}")).to_owned()
     }
 
-    /// The cursor after which events tell of what this list or export does not show.
+    /// The cursor after which events tell of the changes that this list or export does not show.
     #[track_caller]
     pub fn events_after(&self) -> String {
         let cursor = self.header("x-events-after");
@@ -212,8 +210,8 @@ impl Answer {
         Some(target.to_owned())
     }
 
-    /// Asserts the report of an import with exactly these counts. Returns the line and the number of each
-    /// error that it lists.
+    /// Asserts the report of an import with exactly these counts. Returns the line and the number of each listed
+    /// error.
     #[track_caller]
     pub fn assert_report(&self, wanted: Counts) -> Vec<(u64, i64)> {
         assert_eq!(self.status, 200, "{self:?}");
@@ -245,8 +243,8 @@ impl Answer {
             .unwrap_or_else(|| panic!("{entity_tag} is no strong tag with a revision: {self:?}"))
     }
 
-    /// Asserts that nothing was written between `before` and this answer: its revision is the next one.
-    /// Revisions in PostgreSQL have gaps, so there the revision must only be greater.
+    /// Asserts that nothing was written between `before` and this answer: the revision is the next one. Revisions in
+    /// PostgreSQL have gaps, so there it only must be greater.
     #[track_caller]
     pub fn assert_next_revision_after(&self, before: &Self) {
         let (revision, before_it) = (self.revision(), before.revision());

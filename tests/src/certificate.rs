@@ -34,12 +34,12 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("a certificate can be made"))
     }
 
-    /// Its own certificate, as PEM.
+    /// The certificate of the authority, as PEM.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// Its own certificate.
+    /// The certificate of the authority.
     pub fn der(&self) -> CertificateDer<'static> {
         self.0.der().clone()
     }
@@ -49,7 +49,7 @@ impl Authority {
         self.issue_until(4096)
     }
 
-    /// The same for a certificate that is valid until the first day of this year.
+    /// Like [`Self::issue`], but the certificate expires on the first day of this year.
     pub fn issue_until(&self, year: i32) -> IssuedCertificate {
         let key = KeyPair::generate().expect("a key can be made");
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
@@ -101,7 +101,7 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Writes both into files of this folder, each atomically and one after the other, as ACME clients do.
+    /// Writes the chain, then the key into this folder, each atomically, as ACME clients do.
     pub fn write(&self, folder: &Path) {
         replace_file(&chain_path(folder), &self.chain);
         replace_file(&key_path(folder), &self.key);

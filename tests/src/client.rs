@@ -67,13 +67,13 @@ impl Client {
         self.create_from(&plant_body(id, name, tag))
     }
 
-    /// Sends this body to the create operation.
+    /// Sends a create with this body.
     #[track_caller]
     pub fn create_from(&self, body: &str) -> Answer {
         self.send("POST", "/plants", &[("content-type", JSON)], body)
     }
 
-    /// Replaces or makes a plant from this body.
+    /// Replaces or creates a plant from this body.
     #[track_caller]
     pub fn put(&self, id: i64, body: &str) -> Answer {
         self.send("PUT", &path_of(id), &[("content-type", JSON)], body)
@@ -156,7 +156,7 @@ impl Client {
         self.send("GET", path, &[], "")
     }
 
-    /// Sends a request, without a body when `body` is empty.
+    /// Sends a request. An empty `body` is no body.
     #[track_caller]
     pub fn send(
         &self,

@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 use crate::launch::Launch;
 
-/// A clock for the programs that [`Clock::launch`] starts. It runs, and shows the time of the system until it is set.
+/// A clock for the programs that [`Clock::launch`] starts. Until a test sets it, it shows the system's time.
 #[derive(Debug)]
 pub struct Clock {
     folder: TempDir,
 }
 
 impl Clock {
-    /// A clock with the time of the system. Needs a C compiler.
+    /// A clock that shows the system's time. Needs a C compiler.
     pub fn new() -> Self {
         let clock = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");

@@ -1,5 +1,5 @@
-//! One connection whose bytes the test chooses, with or without TLS, to send requests that well-behaved clients do not
-//! send. Over TLS, an end without `close_notify` is not an orderly end.
+//! One connection, with or without TLS, on which a test sends arbitrary bytes: requests that well-behaved clients do
+//! not send. Over TLS, a close without `close_notify` counts as an error.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -21,7 +21,7 @@ use crate::{DEADLINE, TOKEN};
 pub struct Connection {
     socket: Socket,
     tls: Option<ClientConnection>,
-    /// Bytes that have arrived but are not part of an answer yet.
+    /// Bytes that have arrived and belong to no answer yet.
     received: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl Connection {
         self.tls.as_mut().expect("the connection has TLS")
     }
 
-    /// The certificate of the server, and whether this is a full handshake and no resumed session.
+    /// The server's certificate, and whether the handshake was a full one instead of a resumption.
     #[track_caller]
     pub fn certificate(&mut self) -> (CertificateDer<'static>, bool) {
         let session = self.session();
@@ -80,7 +80,7 @@ impl Connection {
         (shown.expect("the server showed one").clone(), is_new)
     }
 
-    /// The negotiated version of TLS and ALPN protocol.
+    /// The negotiated TLS version and ALPN protocol.
     #[track_caller]
     pub fn agreed(&mut self) -> (Option<rustls::ProtocolVersion>, Option<&[u8]>) {
         let session = self.session();
@@ -99,7 +99,7 @@ impl Connection {
         sealed
     }
 
-    /// Sends bytes below TLS, as they are.
+    /// Sends bytes that [`Self::seal`] has encrypted.
     pub fn send_sealed(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
     }
@@ -131,7 +131,7 @@ impl Connection {
         self.try_receive_head().unwrap_or_else(|cause| panic!("no answer: {cause}"))
     }
 
-    /// Receives an answer up to the close of the connection, without decoding its body.
+    /// Receives an answer until the connection closes, without decoding its body.
     #[track_caller]
     pub fn receive_to_the_end(&mut self) -> Answer {
         let mut answer = self.receive_head();
@@ -164,7 +164,7 @@ impl Connection {
         assert_eq!(head, get, "{path}");
     }
 
-    /// Begins a create with [`TOKEN`]. The server has read the head by then, because it has asked for the body.
+    /// Begins a create with [`TOKEN`]. On return, the server has read the head, because it has asked for the body.
     #[track_caller]
     pub fn begin_create(&mut self, body: &str) {
         let lines = format!(
@@ -182,7 +182,6 @@ impl Connection {
         Ok(answer)
     }
 
-    /// The body behind this head.
     pub(crate) fn try_receive_body(&mut self, head: &Answer) -> io::Result<Vec<u8>> {
         if head.header("transfer-encoding") == Some("chunked") {
             self.try_receive_chunks()
@@ -191,7 +190,6 @@ impl Connection {
         }
     }
 
-    /// The body of all chunks, up to the empty one.
     fn try_receive_chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         while let Some(chunk) = self.try_receive_chunk()? {
@@ -210,8 +208,8 @@ impl Connection {
         Ok(Some(mem::take(&mut self.received)))
     }
 
-    /// The next chunk of a body; `None` for the empty one, with which the body ends. A chunk of which a part has arrived
-    /// before a failure can be received again.
+    /// The next chunk of a body; `None` for the empty chunk that ends it. A call that fails within a chunk loses none
+    /// of its bytes, so the next call can receive the chunk.
     pub(crate) fn try_receive_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let head = self.receive_through(b"\r\n")?;
         let line = String::from_utf8_lossy(&self.received[..head]).into_owned();
@@ -233,7 +231,7 @@ impl Connection {
         Ok(self.received.drain(..length).collect())
     }
 
-    /// Receives until this many bytes are there.
+    /// Receives until [`Self::received`] has this many bytes.
     fn receive_bytes(&mut self, length: usize) -> io::Result<()> {
         while self.received.len() < length {
             self.receive_some()?;
@@ -241,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives until `end` is there. Returns how many bytes that are with it.
+    /// Receives until `end` has arrived. Returns the number of bytes up to and including `end`.
     fn receive_through(&mut self, end: &[u8]) -> io::Result<usize> {
         loop {
             if let Some(at) = self.received.windows(end.len()).position(|bytes| bytes == end) {
@@ -266,7 +264,7 @@ impl Connection {
         let mut buffer = [0; 8192];
         let length = loop {
             match self.read(&mut buffer) {
-                // A read with a timeout is not restarted by itself after this process was stopped and continued (signal(7)).
+                // After SIGSTOP and SIGCONT, the kernel does not restart a read with a timeout (signal(7)).
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
                 read => break read?,
             }
@@ -280,7 +278,7 @@ impl Connection {
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.tls else { return self.socket.read(buffer) };
-        // Without `close_notify` the server may not have meant to end here.
+        // Without `close_notify`, something may be missing.
         Stream::new(session, &mut self.socket).read(buffer).map_err(|cause| match cause.kind() {
             ErrorKind::UnexpectedEof => ErrorKind::ConnectionAborted.into(),
             _ => cause,
@@ -293,7 +291,7 @@ impl Connection {
         self.receive_some().unwrap_or_else(|cause| panic!("nothing came: {cause}"));
     }
 
-    /// Receives until this text has arrived or the server has closed the connection, and returns all of it.
+    /// Receives until this text has arrived or the server has closed the connection. Returns all that was received.
     #[track_caller]
     pub fn receive_until(&mut self, text: &str) -> String {
         let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -301,7 +299,7 @@ impl Connection {
         String::from_utf8_lossy(&mem::take(&mut self.received)).into_owned()
     }
 
-    /// Waits until the server closes the connection, and ignores what it sends before.
+    /// Waits until the server closes the connection, and discards what arrives before.
     #[track_caller]
     pub fn wait_for_close(&mut self) {
         while !self.receive_or_end() {}
@@ -317,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Asserts that nothing arrives for a while. This proves little, so a test needs a further assertion.
+    /// Asserts that nothing arrives for a while. This proves little, so a test needs another assertion too.
     #[track_caller]
     pub fn assert_silent_for(&mut self, time: Duration) {
         self.set_timeouts(time).expect("a time that is not zero");
@@ -367,13 +365,13 @@ impl Connection {
         self.socket.shutdown(Shutdown::Write).expect("the connection is open");
     }
 
-    /// Resets the connection: bytes under way are lost.
+    /// Resets the connection. Bytes in transit are lost.
     pub fn reset(self) {
         self.socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket can linger");
     }
 }
 
-/// Whether the server has closed the connection.
+/// Whether such an error means that the server has closed the connection.
 fn is_end(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
 }

@@ -1,18 +1,18 @@
-//! A model of a disk that loses its power: synced data survive, and a random part of the rest.
+//! A model of a disk that loses power: synced data survives, and so does a random part of the rest.
 //!
-//! The model replays the system calls of one run of the server, which strace saw ([`SystemCalls`]), and can be cut
-//! at any of them.
-//! - A write to a file is durable after a `fsync` or `fdatasync` of that file that began after the write had returned.
-//!   Any combination of the other writes may survive, and any combination of the sectors of one write.
-//! - A name that was made, changed or removed is durable after a `fsync` of its folder, which also keeps the
-//!   names on the way to that folder, and no others. Of the other changes the first ones may survive, as file
-//!   systems with a journal keep them.
+//! The model replays the system calls of one run of the server, traced by strace ([`SystemCalls`]), and can be cut at
+//! any of them.
+//! - A write to a file is durable after a `fsync` or `fdatasync` of that file that began after the write had
+//!   returned. Any combination of the other writes may survive, and any combination of the sectors of one write.
+//! - A created, changed or removed name is durable after a `fsync` of its folder, which also makes the names on the
+//!   path to that folder durable, and no others. The other changes survive in order, up to any of them, as on a file
+//!   system with a journal.
 //!
-//! `content` has the bytes of files; this file has the names, and what each call does.
+//! `content` models the bytes of files; this file models names, and what each call does.
 //!
-//! The model does not cover a disk that acknowledges syncs too early, sectors that hold neither the old nor the new
-//! bytes, and data of other files in a file that grew. It would not see writes through `mmap` and `io_uring`; the
-//! server uses neither.
+//! The model does not cover disks that acknowledge syncs too early, sectors with neither the old nor the new bytes,
+//! or files that grow by data of other files. It would miss writes through `mmap` and `io_uring`, which the server
+//! does not use.
 
 mod content;
 
@@ -27,7 +27,7 @@ use fastrand::Rng;
 use self::content::{Content, ContentChange, Odds, any_odds};
 use crate::system_calls::{SystemCall, SystemCalls};
 
-/// The system calls that strace must show: those that change or sync files, and those that answer requests.
+/// The system calls to trace: those that change or sync files, and those that answer requests.
 pub const TRACED: &str = "trace=open,openat,creat,lseek,write,pwrite64,writev,pwritev,pwritev2,sendto,\
                           sendmsg,ftruncate,truncate,fallocate,copy_file_range,sendfile,link,linkat,\
                           rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,\
@@ -41,12 +41,12 @@ pub struct Disk {
     inodes: Vec<Inode>,
     /// The names as the running system sees them.
     names: Names,
-    /// The names that a power cut certainly leaves.
+    /// The names that survive every power cut.
     durable_names: Names,
-    /// The later changes of names, in their order.
+    /// The later changes of names, in order.
     pending_names: Vec<NameChange>,
-    /// For each descriptor that can only write, the file and the offset of its next plain `write`. The trace shows no
-    /// reads, which would move the offset of other descriptors.
+    /// For each write-only descriptor, the file and the offset of its next plain `write`. The offsets of other
+    /// descriptors are unknown: reads move them, and the trace shows no reads.
     offsets: BTreeMap<usize, (InodeNumber, usize)>,
 }
 
@@ -56,17 +56,17 @@ enum Inode {
     File(Content),
 }
 
-/// The place of a file or folder among the inodes.
+/// An index into the inodes.
 type InodeNumber = usize;
 
 const ROOT: InodeNumber = 0;
 
-/// The number of a folder, and a name in it.
+/// A folder, and a name in it.
 type Name = (InodeNumber, OsString);
 
 type Names = BTreeMap<Name, InodeNumber>;
 
-/// A name is made, or removed, or both at once by a rename.
+/// A name that is created, removed, or renamed.
 #[derive(Clone, Debug)]
 struct NameChange {
     removed: Option<Name>,
@@ -124,9 +124,8 @@ impl Disk {
         self.inodes.len() - 1
     }
 
-    /// Goes on with the trace of another process, whose lines have numbers of their own. The first process has ended,
-    /// and its trace was replayed. A kill during a write leaves no result in the trace, so what that write changed is
-    /// read from the folder.
+    /// Continues with the trace of another process, after the replay of the first one; line numbers begin anew. If a
+    /// kill interrupted a write, its result is not in the trace, so the folder shows what the write changed.
     pub fn begin_trace(&mut self) {
         self.offsets.clear();
         for inode in &mut self.inodes {
@@ -148,7 +147,6 @@ impl Disk {
         }
     }
 
-    /// Replays the calls on these lines of the trace.
     pub fn run(&mut self, calls: &SystemCalls, lines: Range<usize>) {
         let mut moments = Vec::new();
         for call in calls.all(SystemCall::succeeded) {
@@ -161,7 +159,7 @@ impl Disk {
         for (_, has_returned, call) in moments {
             match (call.is_write(), has_returned) {
                 (true, false) => self.write(call),
-                // Other calls have their effect when they return.
+                // Other calls take effect when they return.
                 (false, true) => self.carry_out(call),
                 _ => {}
             }
@@ -218,8 +216,8 @@ impl Disk {
         }
     }
 
-    /// The names on the way to a path, the last of which is its own. Empty for the folder itself, and `None`
-    /// when the path is outside or its folder does not exist.
+    /// The names on the path from the disk's folder, up to the one of `path` itself. Empty for the folder itself;
+    /// `None` when `path` is outside or its parent does not exist.
     fn way_to(&self, path: &Path) -> Option<Vec<Name>> {
         let (mut way, mut folder) = (Vec::new(), Some(ROOT));
         for part in path.strip_prefix(&self.folder).ok()? {
@@ -230,7 +228,7 @@ impl Disk {
         Some(way)
     }
 
-    /// The name of a path, which need not exist. `None` when the path is outside, or is the folder itself.
+    /// The name of a path, which need not exist; `None` for the disk's folder itself and for paths outside.
     fn name_of(&self, path: &Path) -> Option<Name> {
         self.way_to(path)?.pop()
     }
@@ -242,7 +240,7 @@ impl Disk {
         }
     }
 
-    /// The file behind the call's descriptor, if it is on this disk.
+    /// The file of the call's descriptor, if it is on this disk.
     fn file_of(&mut self, call: &SystemCall) -> Option<&mut Content> {
         let number = self.number_of(Path::new(call.file()?))?;
         match &mut self.inodes[number] {
@@ -317,7 +315,7 @@ impl Disk {
         }
     }
 
-    /// Makes the changes in one folder durable, the names on the way to it, and all earlier changes of the same
+    /// Makes the changes in one folder durable, the names on the path to it, and all earlier changes of the same
     /// names.
     fn sync_folder(&mut self, folder: InodeNumber, way: Vec<Name>) {
         let mut needed = way;
@@ -338,8 +336,8 @@ impl Disk {
         }
     }
 
-    /// Cuts the power: writes the rest of the folder to `target`, which must not exist. Returns how many changes
-    /// are lost, in whole or in part.
+    /// Cuts the power: writes what survives to `target`, which must not exist. Returns how many changes are lost, in
+    /// whole or in part.
     pub fn cut(&self, target: &Path, chance: &mut Rng) -> usize {
         let mut names = self.durable_names.clone();
         let kept = chance.usize(..=self.pending_names.len());
@@ -352,7 +350,7 @@ impl Disk {
         lost + self.pending_names.len() - kept
     }
 
-    /// Writes the rest of a folder. Returns how many changes of its files are lost.
+    /// Writes what survives of a folder. Returns how many changes of its files are lost.
     fn leave(
         &self,
         names: &Names,

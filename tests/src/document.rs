@@ -1,10 +1,10 @@
-//! A document of this repository: its parts, their code blocks and tables.
+//! A document of this repository: its parts, and their code blocks and tables.
 
 use std::fs;
 
 use crate::folder::repository;
 
-/// A document in Markdown, cut at its headings of the second level.
+/// A document in Markdown, split at its second-level headings.
 #[derive(Debug)]
 pub struct Document {
     parts: Vec<Part>,
@@ -72,7 +72,7 @@ impl Part {
         blocks
     }
 
-    /// The cells of its only table, without the head.
+    /// The cells of its only table, without the header row.
     #[track_caller]
     pub fn table(&self) -> Vec<Vec<String>> {
         let mut tables = Vec::new();

@@ -24,7 +24,7 @@ impl EventKind {
         kinds.find(|kind| kind.name() == name).unwrap_or_else(|| panic!("no kind: {name}"))
     }
 
-    /// As events name it.
+    /// Its name in events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -37,7 +37,7 @@ impl EventKind {
 /// An event as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The position of a client that has read up to this event.
+    /// The cursor of a client that has read up to this event.
     pub cursor: String,
     /// What happened.
     pub kind: EventKind,
@@ -45,7 +45,7 @@ pub struct Event {
     pub id: i64,
     /// When it happened.
     pub at: String,
-    /// The name and the tag that the plant has now, if the event shows the plant.
+    /// The current name and tag of the plant, if the event shows the plant.
     pub plant: Option<(String, Option<String>)>,
 }
 
@@ -81,7 +81,7 @@ impl Event {
         (self.kind.name(), self.id)
     }
 
-    /// Makes its plant in a copy what the plant is now. The event must have been requested with `plants=true`.
+    /// Updates a copy of the plants. The event must have been requested with `plants=true`.
     pub fn apply_to(&self, plants: &mut Plants) {
         match &self.plant {
             Some((name, tag)) => {
@@ -92,7 +92,7 @@ impl Event {
     }
 }
 
-/// The events of all pages, from the one with this query to the first empty one.
+/// The events of all pages, from the page of this query to the first empty one.
 #[track_caller]
 pub fn all_events(client: &Client, query: &str) -> Vec<Event> {
     let mut events = Vec::new();
@@ -108,14 +108,14 @@ pub fn all_events(client: &Client, query: &str) -> Vec<Event> {
     }
 }
 
-/// The cursor of the change that a command for backups names: `… the change CURSOR …`.
+/// The cursor in the output of a backup command: `… the change CURSOR …`.
 #[track_caller]
 pub fn change_in(said: &str) -> &str {
     let (_, named) = said.rsplit_once("the change ").unwrap_or_else(|| panic!("no change: {said}"));
     named.split_whitespace().next().unwrap_or_else(|| panic!("no cursor: {said}"))
 }
 
-/// The cursor behind all events.
+/// The cursor after all events.
 #[track_caller]
 pub fn newest_cursor(client: &Client) -> String {
     client.list("limit=1").events_after()

@@ -15,12 +15,12 @@ pub struct Block {
     pub retry_ms: Option<u64>,
     /// The cursor that the client sends when it connects again.
     pub id: Option<String>,
-    /// The event; none in a bookmark.
+    /// The event; `None` in a bookmark.
     pub event: Option<Event>,
 }
 
 impl Block {
-    /// Fails for any other line, and for a line that comes twice.
+    /// Panics at an unknown line and at a repeated one.
     #[track_caller]
     fn parse(text: &str) -> Self {
         let mut block = Self::default();
@@ -80,7 +80,7 @@ impl EventStream {
         Self::request(connection, &stream_request(query, "").replace(TOKEN, token))
     }
 
-    /// Opens a stream that goes on behind a cursor, as a client does that connects again.
+    /// Opens a stream that continues after a cursor, as a client does that reconnects.
     #[track_caller]
     pub fn resume(connection: Connection, query: &str, last: &str) -> Self {
         Self::request(connection, &stream_request(query, &format!("Last-Event-ID: {last}\r\n")))
@@ -92,7 +92,7 @@ impl EventStream {
         Self::try_request(connection, request).unwrap_or_else(|answer| panic!("{answer:?}"))
     }
 
-    /// Like [`Self::request`], but the server may answer anything else than a stream.
+    /// Like [`Self::request`], but the answer need not be a stream.
     #[track_caller]
     pub fn try_request(connection: Connection, request: &str) -> Result<Self, Answer> {
         let opened = Self::try_open(connection, request);
@@ -115,7 +115,7 @@ impl EventStream {
         Ok(Ok(Self { connection, head, received: Vec::new() }))
     }
 
-    /// Sets how long [`Self::try_next_block`] waits for bytes. After a time-out it can be called again.
+    /// Sets how long [`Self::try_next_block`] waits for bytes. After a timeout it can be called again.
     pub(crate) fn set_timeouts(&self, time: Duration) -> io::Result<()> {
         self.connection.set_timeouts(time)
     }
@@ -131,7 +131,7 @@ impl EventStream {
         self.try_next_block().unwrap_or_else(|cause| panic!("the stream is broken off: {cause}"))
     }
 
-    /// Like [`Self::next_block`], but the body may be broken off.
+    /// Like [`Self::next_block`], but the body may break off.
     #[track_caller]
     pub fn try_next_block(&mut self) -> io::Result<Option<Block>> {
         loop {
@@ -159,7 +159,7 @@ impl EventStream {
     pub fn next_event(&mut self) -> Event {
         let begun = Instant::now();
         loop {
-            // Each bookmark begins the time of the socket anew.
+            // Each bookmark restarts the timeout of the socket.
             assert!(begun.elapsed() < DEADLINE, "waited in vain for an event");
             let block = self.next_block().expect("the stream has ended");
             if let Some(event) = block.event {
@@ -174,7 +174,7 @@ impl EventStream {
         (0..count).map(|_| self.next_event()).collect()
     }
 
-    /// The cursor in the last block, behind which the body ends.
+    /// Asserts that the body ends with a bookmark, and returns its cursor.
     #[track_caller]
     pub fn assert_ends_with_bookmark(&mut self) -> String {
         let last = self.next_block().expect("a bookmark at the end").bookmark();
@@ -182,7 +182,7 @@ impl EventStream {
         last
     }
 
-    /// The connection, for what comes behind the body.
+    /// The connection, for what comes after the body.
     pub fn into_connection(self) -> Connection {
         self.connection
     }

@@ -34,7 +34,7 @@ impl FakeServer {
     }
 }
 
-/// The head of the next request, and nothing of what follows.
+/// Reads the head of the next request, and nothing after it.
 fn head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -61,7 +61,7 @@ pub fn answer_of(status: &str, content_type: &str, body: &str) -> String {
     )
 }
 
-/// A server that gives answers one after the other. After them, each answer has status 401, which ends every client.
+/// A server that gives these answers in order, and then only 401, which ends every client.
 #[derive(Debug)]
 pub struct Script {
     /// The address at which it listens.
@@ -86,7 +86,7 @@ impl Script {
         Self { address, requests }
     }
 
-    /// How much time was between each request and the one before it.
+    /// The time between each request and the one before it.
     pub fn pauses(&self) -> Vec<Duration> {
         let requests = self.requests.lock().expect("no panic");
         requests.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()

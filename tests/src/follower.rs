@@ -1,7 +1,7 @@
-//! Clients that follow the events, and keep a copy of all plants by them, while a test disturbs the servers.
+//! Clients that follow the events and apply them to copies of all plants, while a test disturbs the servers.
 //!
-//! An export plus the events after it, applied in their order, is the store. A follower asserts at each event that none
-//! is missing before it, and a test asserts at rest that the copies are the store.
+//! An export plus the later events, applied in order, is the store. A follower asserts that no event is missing. When
+//! nothing writes any more, a test asserts that the copies equal the store.
 
 mod control;
 mod copy;
@@ -32,11 +32,11 @@ use crate::{DEADLINE, TOKEN};
 /// The pause of a follower that gets no answer.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a follower may get no event while nothing writes: events may be in doubt that long.
+/// How long a follower may get no event after the last write: PostgreSQL may keep events in doubt that long.
 const REST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Two followers, each in a thread of its own: one reads pages by long polls, the other reads Server-Sent Events. Both
-/// try again while no server answers. Dropping this ends them.
+/// Two followers, each on its own thread: one long-polls for pages, the other reads Server-Sent Events. Both retry
+/// while no server answers. Dropping this ends them.
 #[derive(Debug)]
 #[must_use = "the followers end when this is dropped"]
 pub struct Followers {
@@ -50,7 +50,7 @@ struct Following {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How a follower reads the events after its cursor. Fails when it is to try another server.
+/// Reads the events after the cursor of the copy. Fails when the follower must try another server.
 type ReadEvents = fn(&FollowerControl, SocketAddr, &Client, &Mutex<PlantCopy>) -> Result<(), Away>;
 
 /// What followers have seen.
@@ -58,7 +58,7 @@ type ReadEvents = fn(&FollowerControl, SocketAddr, &Client, &Mutex<PlantCopy>) -
 pub struct Followed {
     /// How many events they have applied.
     pub events: usize,
-    /// How often they have exported all plants again because events were gone.
+    /// How often they had to export all plants again because events were gone.
     pub exports: usize,
 }
 
@@ -78,12 +78,12 @@ impl Sum for Followed {
 }
 
 impl Followers {
-    /// Begins to follow a server, after an export of its plants.
+    /// Exports the plants of a server, and follows it.
     pub fn of(server: &TestServer) -> Self {
         Self::start(vec![server.address()], server.store_is_on_disk())
     }
 
-    /// Begins to follow servers that share a PostgreSQL. A follower takes another one after each failure.
+    /// Follows servers that share a PostgreSQL database. A follower switches to another server after each failure.
     pub fn of_replicas(addresses: Vec<SocketAddr>) -> Self {
         Self::start(addresses, false)
     }
@@ -111,13 +111,13 @@ impl Followers {
         *locked(&self.control.addresses) = addresses.into_iter().collect();
     }
 
-    /// Sets whether the servers may forget events that the followers have not read. It is an error otherwise.
+    /// Sets whether servers may forget events that the followers have not read. By default, that fails the test.
     pub fn allow_forgetting(&self, may_forget: bool) {
         self.control.may_forget.store(may_forget, Ordering::Relaxed);
     }
 
-    /// Waits until the followers have read all events, and asserts that their copies are these plants, which a server
-    /// holds while nothing writes. `when` goes into the messages.
+    /// Waits until the followers have read all events, and asserts that their copies equal `plants`, those of a
+    /// server to which nothing writes. `when` goes into the messages.
     #[track_caller]
     pub fn assert_have(&mut self, client: &Client, plants: &Plants, when: &str) {
         let newest = revision_of(&newest_cursor(client));
@@ -159,7 +159,6 @@ impl Drop for Followers {
 }
 
 impl Following {
-    /// Waits until the follower's copy is as wanted.
     #[track_caller]
     fn wait_until(&mut self, what: &str, is_so: impl Fn(&PlantCopy) -> bool) {
         self.wait(DEADLINE, |copy| {
@@ -172,8 +171,8 @@ impl Following {
         self.wait(REST_PATIENCE, |copy| copy.difference_at(newest, plants, when));
     }
 
-    /// Waits until the copy has no difference. Panics with the difference if it is final, or once the copy has not come
-    /// further for `patience`: a follower that is slow still arrives.
+    /// Waits until `look` finds no difference. Panics if a difference is final, or if the copy makes no progress for
+    /// `patience`; a follower may be slow.
     #[track_caller]
     fn wait(&mut self, patience: Duration, look: impl Fn(&PlantCopy) -> Result<(), Difference>) {
         let (mut progress, mut since) = (None, Instant::now());
@@ -193,7 +192,7 @@ impl Following {
         }
     }
 
-    /// Panics as the follower has, if it has.
+    /// Passes on the panic of the follower, if it has panicked.
     fn fail_with_it(&mut self) {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             self.join();
@@ -213,7 +212,7 @@ impl Following {
     }
 }
 
-/// Follows to the end, by one server after the other.
+/// Follows until the end of the test, trying one server after the other.
 fn follow(control: &FollowerControl, read_events: ReadEvents, copy: &Mutex<PlantCopy>) {
     let mut turn = 0;
     while !control.is_over() {
@@ -239,7 +238,6 @@ fn follow(control: &FollowerControl, read_events: ReadEvents, copy: &Mutex<Plant
     }
 }
 
-/// Takes all plants, and the cursor from which to follow.
 fn export(client: &Client, copy: &Mutex<PlantCopy>) -> Result<(), Away> {
     let accept = [("accept", Format::Ndjson.media_type())];
     let answer = client.try_send("GET", "/plants/export", &accept, "").map_err(|_| Away)?;

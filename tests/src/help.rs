@@ -10,7 +10,7 @@ const OTHER_VARIABLES: [&str; 2] = ["PLANTD_TOKEN", "RUST_LOG"];
 /// A subcommand, or the program itself, which has no words.
 #[derive(Clone, Debug)]
 pub struct CommandHelp {
-    /// The words behind `plantd`.
+    /// The words after `plantd`.
     pub words: Vec<String>,
     /// What `--help` prints.
     pub text: String,
@@ -33,17 +33,17 @@ impl CommandHelp {
         found
     }
 
-    /// Its long flags.
+    /// Its long flags, as the help lists them.
     pub fn flags(&self) -> BTreeSet<String> {
         let options = names_below(&self.text, "Options:");
         options.filter(|name| name.starts_with("--")).map(str::to_owned).collect()
     }
 }
 
-/// What the program prints and then ends with 0.
+/// The output of a run that must end with 0.
 #[track_caller]
 pub fn printed(arguments: &[&str]) -> String {
-    // A help shows the values of the environment.
+    // The help shows the current values of variables.
     let launch = Launch::new()
         .without_environment("PLANTD_LISTEN")
         .without_environment("PLANTD_DRAIN_DELAY")

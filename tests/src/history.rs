@@ -20,7 +20,7 @@ pub struct State {
 pub enum HistoryOperation {
     /// Create the plant with this name and tag.
     Create(String, Option<String>),
-    /// Replace or make it.
+    /// Replace or create it.
     Put(String, Option<String>),
     /// Change its tag.
     Retag(Option<String>),
@@ -33,7 +33,7 @@ pub enum HistoryOperation {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The plant was made, with this revision.
+    /// The plant was created, with this revision.
     Made(u64),
     /// The plant existed, and now has this revision.
     Changed(u64),
@@ -60,11 +60,11 @@ pub struct Entry {
     pub outcome: Option<Outcome>,
 }
 
-/// Checks the operations on a plant that does not exist before.
+/// Checks all operations on a plant that did not exist before them.
 ///
 /// # Errors
 ///
-/// When they cannot have happened one after the other. Shows the operations at which the search got stuck.
+/// When they cannot have happened one after the other. The message shows where the search got stuck.
 pub fn check(history: &[Entry]) -> Result<(), String> {
     let mut entries: Vec<&Entry> = history.iter().collect();
     entries.sort_unstable_by_key(|entry| entry.begun);
@@ -101,7 +101,7 @@ pub fn check(history: &[Entry]) -> Result<(), String> {
     ))
 }
 
-/// The entries that have happened: all before `first`, and some of the later ones, ascending.
+/// The entries that have happened: all before `first`, and some of the later ones, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Done {
     first: usize,
@@ -170,7 +170,7 @@ impl State {
         (&self.name, &self.tag) == (&other.name, &other.tag)
     }
 
-    /// Whether the revisions fit: a change that changes nothing keeps the revision, any other one raises it.
+    /// Whether the revisions fit: a no-op keeps the revision, any other change raises it.
     fn may_become(&self, after: &Self) -> bool {
         match (self.revision, after.revision) {
             (Some(before), Some(revision)) if self.is_same(after) => before == revision,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_at_the_same_time_may_have_happened_in_any_order() {
+    fn concurrent_operations_may_have_happened_in_any_order() {
         let history =
             [create(0, 1, 1), put(2, 9, "Abies", 2), read(3, 4, "Rosa", 1), read(5, 6, "Abies", 2)];
         assert_eq!(check(&history), Ok(()));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_an_answer_may_have_happened_or_not_but_not_later() {
+    fn a_write_without_an_answer_happens_before_its_end_or_never() {
         let delete = HistoryOperation::Delete;
         let lost = Entry { begun: 2, ended: 4, operation: delete, outcome: None };
         assert_eq!(check(&[create(0, 1, 1), lost.clone(), missing(5, 6)]), Ok(()));

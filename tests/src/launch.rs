@@ -33,15 +33,15 @@ pub const CONFIGURATION: i32 = 78;
 /// The variable with the URL of the PostgreSQL that has the plants.
 const POSTGRES: &str = "PLANTD_POSTGRES";
 
-/// The variable with the least age of events that are forgotten.
+/// The variable with the age that events reach before they may be forgotten.
 const KEEP_EVENTS_FOR: &str = "PLANTD_KEEP_EVENTS_FOR";
 
-/// Passes standard input on as systemd passes a socket. A test may set other numbers.
+/// Passes standard input on as systemd passes a socket. A test may set other values of the two variables.
 const PASS_SOCKET: &str = "exec 3<&0 </dev/null && \
     export LISTEN_FDS=\"${LISTEN_FDS-1}\" LISTEN_PID=\"${LISTEN_PID-$$}\"";
 
-/// How to start a `plantd`. By default it listens on a free port, accepts [`TOKEN`], and drains without a
-/// delay. All of that is in the environment, so that a test can override it by a flag.
+/// How to start `plantd`. By default it listens on a free port, accepts [`TOKEN`], and drains without a delay. These
+/// defaults are in the environment, so that flags can override them.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Launch {
@@ -50,7 +50,7 @@ pub struct Launch {
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     current_folder: Option<PathBuf>,
-    /// Runs in place of the program, as a user who is subject to file permissions.
+    /// A copy of the program to run as a user who is subject to file permissions.
     program_for_all: Option<PathBuf>,
     passed_socket: Option<Arc<OwnedFd>>,
 }
@@ -141,7 +141,7 @@ impl Launch {
         self.environment("FAILPOINTS", faults)
     }
 
-    /// Runs the program under strace, which writes to `trace` and gets `options` too.
+    /// Runs the program under strace, which writes to `trace` and also gets `options`.
     ///
     /// strace runs beside the server and not above it: signals and the exit status are the server's own.
     pub fn under_strace(self, trace: &Path, options: &[impl AsRef<OsStr>]) -> Self {
@@ -186,7 +186,7 @@ impl Launch {
         self.after(&format!("exec >'{path}'"))
     }
 
-    /// Passes this socket as systemd does, as the only one to listen at.
+    /// Passes this socket as systemd does, as the only listener.
     pub fn passed_socket(self, socket: impl Into<OwnedFd>) -> Self {
         let launch = self.without_environment("PLANTD_LISTEN").after(PASS_SOCKET);
         Self { passed_socket: Some(Arc::new(socket.into())), ..launch }
@@ -203,20 +203,20 @@ impl Launch {
         self.wrapped(disk.enter())
     }
 
-    /// Starts through another program, which starts the ones before it.
+    /// Starts through another program, which starts the previous wrappers.
     fn wrapped(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
         self.wrapper.splice(0..0, words);
         self
     }
 
-    /// Runs as a user who is subject to file permissions: as [`UNPRIVILEGED`] if the tests run as root. The program has
-    /// to come from [`copy_program`].
+    /// Runs as a user who is subject to file permissions: as [`UNPRIVILEGED`] if the tests run as root. `program`
+    /// must come from [`copy_program`].
     pub fn unprivileged(mut self, program: &Path) -> Self {
         self.program_for_all = Some(program.to_owned());
         self
     }
 
-    /// Builds the program, so that a start does not include that.
+    /// Builds the program now, so that the build does not delay the start.
     pub(crate) fn build(&self) {
         let _ = (self.program)();
     }
@@ -252,7 +252,7 @@ impl Launch {
         words.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        // The developer's own settings of `plantd` must not reach this one.
+        // The developer's own settings of `plantd` must have no effect.
         for (name, _) in env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| name.starts_with("PLANTD_"));
             if is_ours || name == "RUST_LOG" || name == "FAILPOINTS" {
@@ -264,7 +264,7 @@ impl Launch {
             command.current_dir(folder);
         }
         if self.program_for_all.is_some() && is_root() {
-            // This removes root's groups too.
+            // `uid` also removes root's supplementary groups.
             command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         Process::spawn(command.stdin(stdin))
@@ -275,15 +275,15 @@ impl Launch {
 pub fn copy_program(folder: &Path) -> PathBuf {
     let path = folder.join("plantd");
     fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
-    // A copy made by this process could be inherited, open for writing, by a process that another test starts at
-    // this moment. Then it could not be run.
+    // A process that another test forks at this moment could inherit a copy that this process has open for writing.
+    // Such a file cannot be executed.
     let mut install = Command::new("install");
     let status = install.args(["-m", "755"]).args([program(), &path]).status();
     assert!(status.expect("install can be run").success(), "a program can be copied");
     path
 }
 
-/// The features with which `cargo xtask test` builds `plantd`, so that its build is reused here.
+/// The features with which `cargo xtask test` builds `plantd`: its build is reused here.
 const FEATURES: &str = "plant-store/conformance,plant-http/__internal";
 
 /// The program under test, built once if it is not fresh.
@@ -293,8 +293,8 @@ pub fn program() -> &'static Path {
     &PROGRAM
 }
 
-/// The same program with fault points. It is placed in a target folder of its own, and shares all dependencies with the
-/// other builds of this profile.
+/// The program with fault points, built in a target folder of its own. It shares all dependencies with the other
+/// builds of this profile.
 fn program_with_fault_points() -> &'static Path {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         let build_folder =
@@ -307,7 +307,7 @@ fn program_with_fault_points() -> &'static Path {
     &PROGRAM
 }
 
-/// Builds without the variables that cargo sets for a test: dependencies that read them would be built again.
+/// Builds without the variables that cargo sets for a test, which would make dependencies that read them build again.
 fn build(build: escargot::CargoBuild, features: &str) -> PathBuf {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names

@@ -1,9 +1,9 @@
-//! What clients have written, and what the server acknowledged. A ledger determines what a store must hold
-//! after any disturbance.
+//! What clients have sent, and what the server has acknowledged. A ledger determines what a store must hold after any
+//! disturbance.
 //!
-//! A write that was neither acknowledged nor refused is in doubt: it may have been carried out or not, and of
-//! an import, possibly only the first rows. A client sends one write after the other, so if a write was carried
-//! out, so were those before it.
+//! A write that was neither acknowledged nor refused is in doubt: it may have been carried out, and an import also in
+//! part, from its first row on. A client sends one write after the other, so if a write was carried out, so were
+//! those before it.
 
 mod account;
 mod store;
@@ -103,21 +103,21 @@ impl Ledgers {
         self.write(server, chance, new_end, |_| {});
     }
 
-    /// Remembers the newest plants that reads have shown: they must stay, or be followed by newer ones.
+    /// Records plants that reads have shown: they must stay, or be replaced by newer ones.
     #[track_caller]
     pub fn see(&mut self, shown: &Plants) {
         self.accounts.iter_mut().for_each(|account| account.see(shown));
     }
 
-    /// Compares a store with the ledgers: every write that was acknowledged or shown by a read is there, a
-    /// write in doubt is there whole or not at all, and the store has nothing that was never sent. Returns how
-    /// many changes of single plants were made since the ledgers were settled.
+    /// Compares a store with the ledgers. Every write that was acknowledged or shown by a read is there, a write in
+    /// doubt is there whole or not at all, and nothing is there that was never sent. Returns how many changes of
+    /// single plants were made since the ledgers were settled.
     #[track_caller]
     pub fn compare(&self, store: &Plants) -> usize {
         self.compare_to(store, |account| (account.acknowledged, account.sent()))
     }
 
-    /// Like [`Self::compare`], but then takes the store as the state before all later writes.
+    /// Like [`Self::compare`], and then settles the ledgers on this store.
     #[track_caller]
     pub fn compare_and_settle(&mut self, store: &Plants) -> usize {
         let changes = self.compare(store);
@@ -125,7 +125,7 @@ impl Ledgers {
         changes
     }
 
-    /// Like [`Self::compare`], but for a store at an earlier moment, when exactly the requests selected by
+    /// Like [`Self::compare`], but for a store at the earlier moment when exactly the requests selected by
     /// `is_answered` had succeeded. Returns the number of those writes.
     #[track_caller]
     pub fn compare_then(&self, store: &Plants, is_answered: impl Fn(&str) -> bool) -> usize {
@@ -136,7 +136,7 @@ impl Ledgers {
         self.accounts.iter().map(acknowledged).sum()
     }
 
-    /// Compares a store. For each client, `progress` gives the number of acknowledged and of sent writes.
+    /// Compares a store. `progress` returns the numbers of acknowledged and of sent writes of a client.
     #[track_caller]
     fn compare_to(&self, store: &Plants, progress: impl Fn(&Account) -> (usize, usize)) -> usize {
         for id in store.keys() {
@@ -160,7 +160,7 @@ impl Ledgers {
     }
 }
 
-/// Kills the server when an assertion has failed, which ends its clients.
+/// Kills the server after a failed assertion, which ends its clients.
 struct KilledOnPanic<'a>(&'a mut TestServer);
 
 impl Drop for KilledOnPanic<'_> {

@@ -6,20 +6,20 @@
 //!   answer to a [`Client`] must be in the [`OpenapiDocument`].
 //! - [`Event`] is an event, and [`EventStream`] a stream of Server-Sent Events.
 //! - [`NewPlant`] is a plant in a test; [`Format`] is a format for bodies with many plants.
-//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Script`] one that
-//!   answers by a script, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a
-//!   test sets, and [`SmallDisk`] a disk that becomes full.
-//! - [`token_command`] is `plantd token`. [`Scrape`] is what a server exports for Prometheus.
-//!   [`CommandHelp`] is what a command says about itself.
+//! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Script`] one
+//!   with prepared answers, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a test sets, and [`SmallDisk`] a
+//!   disk that becomes full.
+//! - [`token_command`] is `plantd token`. [`Scrape`] is what a server exports for Prometheus. [`CommandHelp`] is
+//!   the help of a command.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.
 //!   [`Toolbox`] holds the tools that `cargo xtask test` installs.
 //! - For [`torture`]: [`Ledgers`] record what clients have written, [`store_of`] reads a store, [`Followers`] copy it by
 //!   its events, [`SystemCalls`] parses an strace trace, [`disk`] simulates power cuts, [`history`] checks
 //!   linearizability, and [`Crowd`] is thousands of clients.
-//! - [`wait_for`] and [`wait_until`] wait for a condition; [`at_once`] checks the rows of a table side by side.
+//! - [`wait_for`] and [`wait_until`] wait for a condition; [`at_once`] checks the rows of a table concurrently.
 //!
-//! Everything here panics when an assertion fails, or when the machine lacks a prerequisite. A function that returns an
-//! `io::Error` fails when the server refuses the connection, has closed it, or is gone.
+//! Everything here panics when an assertion fails, or when the machine lacks a prerequisite. A function that returns
+//! `io::Error` fails when the server refuses or has closed the connection.
 
 #![forbid(unsafe_code)]
 

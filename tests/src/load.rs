@@ -76,7 +76,7 @@ impl LoadConnection {
         self.stream.write_all(bytes.as_ref()).await
     }
 
-    /// Receives the next answer, whose body has a length.
+    /// Receives the next answer, which must have a `Content-Length`.
     pub async fn receive(&mut self) -> io::Result<Answer> {
         loop {
             if let Some((head, mut answer)) = Answer::parse_head(&self.received)? {
@@ -105,15 +105,15 @@ impl LoadConnection {
         }
     }
 
-    /// A server that sends nothing for longer than any of its deadlines counts as dead.
+    /// Fails if the server sends nothing for longer than any of its deadlines.
     async fn receive_some(&mut self) -> io::Result<usize> {
         let received = self.stream.read_buf(&mut self.received);
         timeout(DEADLINE, received).await.map_err(|_| ErrorKind::TimedOut)?
     }
 }
 
-/// Clients that create plants at the same time, each on its own connection, one plant after the
-/// other. They honor `Retry-After`.
+/// Concurrent clients, each of which creates one plant after the other on its own connection. They honor
+/// `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub struct Crowd {
     /// The number of clients.
@@ -133,7 +133,7 @@ pub struct CrowdReport {
     pub created: u64,
     /// The number of successful creates of the client with the fewest.
     pub fewest_created: u64,
-    /// The number of clients that created all they wanted.
+    /// The number of clients that created all their plants.
     pub done_clients: u32,
     /// The time from the first request to the last answer.
     pub elapsed: Duration,
@@ -156,7 +156,7 @@ struct Shared {
     crowd: Crowd,
     address: SocketAddr,
     next_id: Cell<i64>,
-    /// They begin together, when all of them are connected.
+    /// The clients begin together, once all are connected.
     begin: Barrier,
     report: RefCell<CrowdReport>,
 }
@@ -221,7 +221,7 @@ async fn create_plants(shared: Rc<Shared>) {
             shared.count(outcome, latency, begun.elapsed());
             match outcome {
                 LoadOutcome::Created => break,
-                // With jitter, so that the clients do not all retry at once.
+                // Jitter keeps the clients from retrying all at once.
                 LoadOutcome::Refused(retry_after) => {
                     sleep(retry_after.mul_f64(1.0 + fastrand::f64() / 2.0)).await;
                 }

@@ -17,7 +17,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Scrapes a server with a token that may.
+    /// Scrapes a server. The client's token must allow it.
     #[track_caller]
     pub fn of(client: &Client) -> Self {
         Self::of_answer(&client.get("/metrics"))
@@ -59,7 +59,7 @@ impl Scrape {
         self.series.keys().map(|series| series.split('{').next().unwrap_or_default()).collect()
     }
 
-    /// The metrics as the text declares them: name, type and help.
+    /// The type and the help that the text declares for each metric.
     pub fn declared(&self) -> BTreeMap<&str, (&str, &str)> {
         let after = |word: &'static str| {
             self.text.lines().filter_map(move |line| line.strip_prefix(word)?.split_once(' '))
@@ -68,11 +68,11 @@ impl Scrape {
         after("# HELP ").map(|(name, help)| (name, (types[name], help))).collect()
     }
 
-    /// The labels of a metric, without those of the buckets of a histogram.
+    /// The labels of a metric, without the `le` of histogram buckets.
     pub fn labels_of(&self, metric: &str) -> BTreeSet<&str> {
         let labeled = self.series.keys().filter_map(|series| series.split_once('{'));
         let is_of_metric = |name: &str| [metric, &format!("{metric}_count")].contains(&name);
-        // The values of our labels have no comma.
+        // No value of our labels contains a comma.
         let labels = labeled.filter(|(name, _)| is_of_metric(name));
         let labels = labels.flat_map(|(_, labels)| labels.split(','));
         labels.filter_map(|label| label.split_once('=')).map(|(name, _)| name).collect()

@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::process::Process;
 use crate::wait_until;
 
-/// Folders of administrators' programs, which are not on every path.
+/// Folders of administrators' programs. Not every PATH has them.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
 /// An nginx whose clients share few connections to the server. Dropping this ends it and removes its folder.
@@ -22,21 +22,21 @@ const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 pub struct Nginx {
     process: Process,
     address: SocketAddr,
-    /// Reserves the port, without listening itself.
+    /// Reserves the port without listening.
     _port: Socket,
     _folder: TempDir,
 }
 
 impl Nginx {
-    /// Starts a proxy of this server, as permissive as nginx can be, with these lines of configuration about
-    /// requests to the server.
+    /// Starts a proxy in front of this server, as permissive as nginx can be. `lines` configure the requests to the
+    /// server.
     #[track_caller]
     pub fn in_front_of(server: SocketAddr, lines: &str) -> Self {
         let (port, address) = hold_port();
         Self::start(port, address, &proxy(address, server, lines))
     }
 
-    /// Starts a proxy of this server with the default settings of nginx.
+    /// Starts a proxy in front of this server with the default settings of nginx.
     #[track_caller]
     pub fn by_default(server: SocketAddr) -> Self {
         let (port, address) = hold_port();
@@ -44,8 +44,8 @@ impl Nginx {
         Self::start(port, address, &format!("server {{ listen {address} reuseport; {location} }}"))
     }
 
-    /// Starts a proxy as a document shows it: `upstream` is the block of the servers, `server` that of the proxy. These
-    /// addresses replace those of the document, and the proxy serves clients without TLS.
+    /// Starts a proxy as a document shows it: `upstream` is the block of the servers, `server` that of the proxy.
+    /// `servers` replace the documented addresses, and clients need no TLS.
     #[track_caller]
     pub fn as_documented(upstream: &str, server: &str, servers: &[String]) -> Self {
         let (port, address) = hold_port();
@@ -77,7 +77,7 @@ impl Nginx {
         let path = folder.path().join("nginx.conf");
         fs::write(&path, configuration(blocks)).expect("it is written");
         let mut command = Command::new(program());
-        // Before it has read the configuration, it would log to a file of the system.
+        // Until nginx has read the configuration, it would log to a file of the system.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
         let mut process = Process::spawn(command.env_remove("NGINX").stdin(Stdio::null()));
         wait_until("nginx to listen", || {
@@ -120,7 +120,6 @@ pub fn hold_port() -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-/// The path of the program.
 fn program() -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(ADMINISTRATORS_FOLDERS.map(PathBuf::from));
@@ -130,7 +129,7 @@ fn program() -> PathBuf {
         .expect("install nginx (Debian package nginx-light), or run `cargo xtask test`, which does")
 }
 
-/// Paths are relative to the folder of nginx, which is one process and keeps its user.
+/// A configuration with which nginx is one process, runs as this user, and writes only to its folder.
 fn configuration(blocks: &str) -> String {
     format!(
         "daemon off;
@@ -153,7 +152,7 @@ http {{
     )
 }
 
-/// The blocks of a proxy at this address, with these lines about requests to the server.
+/// The blocks of a proxy at this address. `lines` configure the requests to the server.
 fn proxy(address: SocketAddr, server: SocketAddr, lines: &str) -> String {
     format!(
         "

@@ -28,7 +28,7 @@ impl OpenapiDocument {
         Self(serde_json::from_str(text).expect("the document is JSON"))
     }
 
-    /// The value at a JSON pointer (RFC 6901), after following a reference.
+    /// The value at a JSON pointer (RFC 6901), with a reference followed.
     #[track_caller]
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer).unwrap_or_else(|| panic!("nothing is at {pointer}"));
@@ -44,7 +44,7 @@ impl OpenapiDocument {
         }
     }
 
-    /// Every operation: its method in capitals, its path, and its description.
+    /// Every operation: its method in capitals, its path and its description.
     pub fn operations(&self) -> impl Iterator<Item = (String, &str, &Value)> {
         members(self.at("/paths")).flat_map(|(path, item)| {
             members(item).map(move |(method, operation)| (method.to_uppercase(), path, operation))
@@ -65,7 +65,7 @@ impl OpenapiDocument {
         members(examples).map(|(number, example)| (number.parse().expect("a number"), example))
     }
 
-    /// The description of the operation of a request, if there is one.
+    /// The description of the operation that a request calls, if there is one.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         // The document leaves out HEAD, which every GET has.
         let method = if method == "HEAD" { "get" } else { &method.to_lowercase() };
@@ -87,7 +87,7 @@ pub fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
-/// Headers that any answer may have without being in the document: those of HTTP, browsers and caches.
+/// Headers that any answer may have though the document leaves them out: those of HTTP, browsers and caches.
 const HEADERS_OF_ANY: [&str; 14] = [
     "accept-patch",
     "access-control-allow-headers",
@@ -114,8 +114,8 @@ fn needed_headers(status: u16) -> &'static [&'static str] {
     }
 }
 
-/// Asserts that the status, the error number, the media type and the headers of an answer are in the document, if the
-/// operation is.
+/// Asserts that the document has the status, the error number, the media type and the headers of an answer, if it has
+/// the operation.
 #[track_caller]
 pub(crate) fn assert_described(method: &str, path: &str, answer: &Answer) {
     let document = OpenapiDocument::copy();

@@ -35,7 +35,7 @@ impl NewPlant {
     }
 }
 
-/// The NewPlant shape, or without an id the Plant shape.
+/// The NewPlant shape; without an id, the Plant shape.
 pub(crate) fn plant_json(id: Option<i64>, name: &str, tag: Option<&str>) -> Value {
     let mut value = serde_json::json!({ "name": name });
     if let Some(id) = id {

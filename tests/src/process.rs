@@ -35,7 +35,7 @@ impl ServerAddress {
         url.strip_prefix("unix:").map(|path| Self::Unix(path.into()))
     }
 
-    /// The address, with or without TLS. Fails for a Unix socket.
+    /// The address, with or without TLS. Panics for a Unix socket.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         match self {
@@ -45,9 +45,9 @@ impl ServerAddress {
     }
 }
 
-/// A process that is killed when it is dropped. A test that fails prints its standard error.
+/// A process that is killed when it is dropped. When a test fails, the standard error of its processes is printed.
 ///
-/// Standard output and error go to files, so that the process never waits for a reader.
+/// Standard output and error go to files, so that the process never blocks on a reader.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -90,7 +90,7 @@ impl Process {
     #[track_caller]
     pub fn becomes_ready(&mut self) -> bool {
         wait_for("the server to be ready or to end", || {
-            // It may write its line after a first look, and end before the second.
+            // Ask this first: the process may write its line and end between two looks.
             let has_ended = !self.is_running();
             if self.stdout().contains('\n') {
                 return Some(true);
@@ -107,7 +107,7 @@ impl Process {
             .unwrap_or_else(|| panic!("{line:?} does not say where it listens"))
     }
 
-    /// Waits until it listens, and returns the address. Fails for a Unix socket.
+    /// Waits until it listens, and returns the address. Panics for a Unix socket.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         self.server_address().address()
@@ -127,10 +127,9 @@ impl Process {
         fs::read_dir(self.proc("fd")).expect("the process runs").count()
     }
 
-    /// The number of its open sockets.
     pub fn sockets(&self) -> usize {
         let files = fs::read_dir(self.proc("fd")).expect("the process runs");
-        // A descriptor may be closed in the meantime.
+        // A descriptor may be closed meanwhile.
         let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
         targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
@@ -157,8 +156,8 @@ impl Process {
             .unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
-    /// Delays each sync of the thread with this name, until the returned strace is dropped. strace slows down
-    /// every thread that it traces, so it traces no other.
+    /// Delays each sync of the thread with this name, until the returned strace is dropped. Only this thread is
+    /// traced, because strace slows down what it traces.
     #[track_caller]
     pub fn slow_down_syncs(&self, thread: &str, delay: Duration) -> Self {
         let folder = wait_for(&format!("the thread {thread}"), || {
@@ -201,12 +200,12 @@ impl Process {
         self.send(Signal::CONT);
     }
 
-    /// Sends this signal. Fails when the process was waited for.
+    /// Sends this signal. Panics if the process was waited for.
     pub fn send(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the process takes signals");
     }
 
-    /// Sends SIGKILL and waits for the end. Fails when the process had ended before.
+    /// Sends SIGKILL and waits for the end. Panics if the process had ended before.
     pub fn kill(&mut self) {
         assert!(self.is_running(), "it had ended before it was to be killed: {}", self.stderr());
         self.child.kill().expect("a child can be killed");

@@ -23,8 +23,8 @@ const STORE: &str = "PLANTD_TESTS_STORE";
 
 /// A `plantd` that is ready. Dropping it ends the process and removes its folder.
 ///
-/// Where PostgreSQL is the default store, the server has a schema that belongs to its folder, unless the
-/// test chooses one by [`Launch::postgres`].
+/// If PostgreSQL is the default store, the server's schema belongs to its folder, unless the test chooses one by
+/// [`Launch::postgres`].
 #[derive(Debug)]
 #[must_use = "a server ends when it is dropped"]
 pub struct TestServer {
@@ -37,19 +37,19 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server as most tests want it.
+    /// Starts a server with the defaults of [`Launch`].
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with(Launch::new())
     }
 
-    /// Starts a server with its own folder, which does not exist before.
+    /// Starts a server with its own new folder.
     #[track_caller]
     pub fn start_with(launch: Launch) -> Self {
         Self::start_prepared(launch, "data", |_| {})
     }
 
-    /// Starts a server with a folder of this name below an existing one. `prepare` may make it.
+    /// Starts a server on a folder of this name below a temporary one. `prepare` may create it.
     #[track_caller]
     pub fn start_prepared(launch: Launch, name: &str, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -65,13 +65,13 @@ impl TestServer {
         Self { process, address, launch, data: data.to_owned(), start_took, _folder: None }
     }
 
-    /// Starts the server again on its folder as before. The process must have ended.
+    /// Starts the server again on its folder with the same launch. The process must have ended.
     #[track_caller]
     pub fn restart(&mut self) {
         self.restart_with(self.launch.clone());
     }
 
-    /// Starts the server again on its folder, from now on like this. The process must have ended.
+    /// Starts the server again on its folder with another launch. The process must have ended.
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
         assert!(!self.process.is_running(), "it still runs");
@@ -84,7 +84,7 @@ impl TestServer {
         &self.address
     }
 
-    /// The address at which it listens. Fails for a Unix socket.
+    /// The address at which it listens. Panics for a Unix socket.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.address.address()
@@ -141,8 +141,8 @@ impl TestServer {
         Connection::open_tls(self.address(), client).expect("a handshake with the server")
     }
 
-    /// Asserts that `plantd verify` finds the folder intact. The process must have ended. With PostgreSQL there
-    /// is nothing to verify.
+    /// Asserts that `plantd verify` finds the folder intact, unless the plants are in PostgreSQL. The process must
+    /// have ended.
     #[track_caller]
     pub fn verify(&self) {
         if !self.store_is_on_disk() {
@@ -159,7 +159,7 @@ impl TestServer {
         !self.launch.is_on_postgres() && !is_on_postgres()
     }
 
-    /// Whether it forgets events, however young they are.
+    /// Whether it forgets even young events.
     pub fn forgets_events(&self) -> bool {
         self.launch.forgets_events()
     }
@@ -199,18 +199,18 @@ pub(crate) fn is_on_postgres() -> bool {
     }
 }
 
-/// Whether a data folder is the default store. A test that asserts nothing of PostgreSQL prints `why`.
+/// Whether a data folder is the default store. If not, prints `why` the test asserts nothing about PostgreSQL.
 #[allow(clippy::print_stdout, reason = "a test that claims nothing says why")]
 pub fn store_is_on_disk(why: &str) -> bool {
     let is_on_disk = !is_on_postgres();
     if !is_on_disk {
-        println!("claims nothing of PostgreSQL: {why}");
+        println!("claims nothing about PostgreSQL: {why}");
     }
     is_on_disk
 }
 
-/// The schema that belongs to a folder, so that a later start there finds the same plants. Another test process
-/// may have a folder of the same name.
+/// The schema that belongs to a folder, so that a restart there finds the same plants. The name also has the process
+/// id, because another test process may use a folder of the same name.
 fn schema_of(folder: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     (process::id(), folder).hash(&mut hasher);

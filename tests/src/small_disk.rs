@@ -7,13 +7,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// The options of `nsenter` that show another process's mounts.
+/// The options of `nsenter` to see another process's mounts.
 const ENTER: [&str; 3] = ["--user", "--mount", "--preserve-credentials"];
 
-/// A file system in memory, of a size that may change. Only a server that is started with
-/// [`Launch::within`](crate::Launch::within) sees it. It is gone when this is dropped or the test ends in any way.
+/// A file system in memory, whose size may change. Only a server started with
+/// [`Launch::within`](crate::Launch::within) sees it. It vanishes when this is dropped or the test process ends.
 ///
-/// It needs no root: it is mounted in its own namespaces, in which this user is root.
+/// It needs no root, because it is mounted in namespaces of its own, in which this user is root.
 #[derive(Debug)]
 pub struct SmallDisk {
     /// Keeps the namespaces alive, and ends with its standard input.
@@ -64,7 +64,7 @@ impl SmallDisk {
         self.fill_but(name, 0);
     }
 
-    /// Fills the disk with this file, but for this many MiB.
+    /// Fills the disk with this file, except for this many MiB.
     #[track_caller]
     pub fn fill_but(&self, name: &str, mib: u32) {
         let script = r#"LC_ALL=C head -c 1G /dev/zero 2>&1 > "$0" | grep -q 'No space left' &&
@@ -72,7 +72,7 @@ impl SmallDisk {
         self.run(script, &self.path().join(name), &mib.to_string());
     }
 
-    /// Makes empty files until only this many inodes are free.
+    /// Creates empty files until only this many inodes are free.
     #[track_caller]
     pub fn leave_inodes(&self, count: u32) {
         let script = r#"excess=$(($(stat -f -c %d "$0") - $1)) &&
@@ -90,7 +90,7 @@ impl SmallDisk {
         assert!(output.status.success(), "{command:?}: {output:?}");
     }
 
-    /// The prefix of a command that is to see the disk. Its process becomes the command.
+    /// The prefix for a command to see the disk. Its process becomes the command.
     pub(crate) fn enter(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["nsenter".into(), "--target".into()];
         words.push(self.holder.id().to_string().into());

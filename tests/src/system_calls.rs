@@ -1,4 +1,4 @@
-//! System calls of the server in a trace of strace, in their order.
+//! System calls of the server, in order, from a trace of strace.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ pub struct SystemCall {
     pub result: String,
     /// The line of the trace on which it began.
     pub begun: usize,
-    /// The line of the trace on which it had returned.
+    /// The line of the trace on which it returned.
     pub returned: usize,
 }
 
@@ -65,13 +65,13 @@ impl SystemCall {
         leading_number(&self.arguments)
     }
 
-    /// Its last argument, which is a number.
+    /// Its last argument, which must be a number.
     pub(crate) fn last_number(&self) -> usize {
         let (_, last) = self.arguments.rsplit_once(", ").expect("several arguments");
         last.parse().expect("the last argument is a number")
     }
 
-    /// Its result, which is a number.
+    /// Its result, which must be a number.
     pub(crate) fn result_number(&self) -> usize {
         leading_number(&self.result)
     }
@@ -98,7 +98,7 @@ impl SystemCall {
 /// A string among the arguments of a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The folder before the string, to which a relative path refers.
+    /// The folder before the string, to which a relative path in it refers.
     pub folder: Option<String>,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -113,7 +113,7 @@ pub struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// Reads the trace of a process that has ended. Waits until strace has written the end of the trace.
+    /// Reads the trace of a process that has ended. Waits until strace has written all of it.
     #[track_caller]
     pub fn read(trace: &Path, process_id: u32) -> Self {
         let process_id = process_id.to_string();
@@ -131,7 +131,7 @@ impl SystemCalls {
 
     pub(crate) fn parse(text: &str) -> Self {
         let (mut calls, mut never_returned) = (Vec::new(), 0);
-        // A call is on two lines if another thread made a call during it.
+        // strace splits a call into two lines if another thread makes a call meanwhile.
         let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let (thread, event) = line.split_once(' ').expect("a line begins with a thread's id");
@@ -151,7 +151,7 @@ impl SystemCalls {
                     (begun, format!("{begin}{end}"))
                 }
             };
-            // A call that never returned, because the process was killed, has no result.
+            // A call during which the process was killed has no result.
             let Some((call, result)) = whole.rsplit_once(" = ") else { continue };
             let Some((name, arguments)) = call.split_once('(') else { continue };
             never_returned += usize::from(result.starts_with('?'));
@@ -181,7 +181,7 @@ impl SystemCalls {
         self.calls.iter().filter(move |call| holds(call))
     }
 
-    /// The first call that satisfies `holds`. Fails, and names `what`, if there is none.
+    /// The first call that satisfies `holds`. Panics, naming `what`, if there is none.
     #[track_caller]
     pub fn first(&self, what: &str, holds: impl Fn(&SystemCall) -> bool) -> &SystemCall {
         let found = self.calls.iter().find(|call| holds(call));
@@ -195,7 +195,7 @@ fn leading_number(text: &str) -> usize {
     text[..digits].parse().expect("a number")
 }
 
-/// The bytes of a string up to its closing quotation mark, and the text behind that.
+/// The bytes of a string up to its closing quotation mark, and the text after that.
 fn unescape(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
     let mut rest = text;

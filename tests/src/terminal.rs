@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens a new one.
+    /// Opens a pseudo-terminal.
     pub fn open() -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let controller = openpt(flags).expect("a terminal can be made");
@@ -31,10 +31,10 @@ impl Terminal {
         let path = ptsname(&controller, Vec::new()).expect("it has a path");
         let path = OsStr::from_bytes(path.as_bytes()).into();
         let user_side = ioctl_tiocgptpeer(&controller, flags).expect("it can be opened");
-        // A terminal holds little, so that a process would wait for a reader.
+        // A terminal buffers little: without a reader, the process would block.
         let reader = thread::spawn(move || {
             let mut shown = Vec::new();
-            // Ends with an error when no process has the terminal open any more.
+            // Ends with an error once no process has the terminal open.
             let _ = File::from(controller).read_to_end(&mut shown);
             String::from_utf8_lossy(&shown).replace("\r\n", "\n")
         });
@@ -46,7 +46,7 @@ impl Terminal {
         &self.path
     }
 
-    /// Everything that was written, once all processes that have the terminal have ended.
+    /// All that was written. Waits until every process that has the terminal has ended.
     #[track_caller]
     pub fn into_output(self) -> String {
         drop(self.user_side);

@@ -1,4 +1,4 @@
-//! `plantd token`, a tokens file written by hand, and the command that a first start shows.
+//! `plantd token`, a handwritten tokens file, and the command that a first start shows.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,7 @@ pub fn token_command(data: &Path, arguments: &[&str]) -> Launch {
     Launch::new().without_environment("PLANTD_TOKEN").data(data).arguments(arguments)
 }
 
-/// Makes a token by `plantd token create`, and asserts that it prints only the token.
+/// Makes a token by `plantd token create`, which must print nothing but the token.
 #[track_caller]
 pub fn create_token(data: &Path, arguments: &[&str]) -> String {
     let ended = succeed(data, "create", arguments);
@@ -42,8 +42,8 @@ fn succeed(data: &Path, action: &str, arguments: &[&str]) -> Process {
     process
 }
 
-/// Makes the folder of a server, with the tokens `reader` (scope read), `writer` (scope write) and `expired`
-/// (scope write, expired).
+/// Makes the folder of a server with three tokens: `reader` (scope read), `writer` (scope write) and `expired` (scope
+/// write, expired).
 pub fn write_tokens_file(data: &Path) {
     fs::create_dir(data).expect("a folder can be made");
     let path = data.join("tokens.json");
@@ -64,12 +64,12 @@ fn record(token: &str, scope: &str, expires: &str) -> String {
     )
 }
 
-/// The command that creates a plant, from standard error of a first start.
+/// The command that a first start shows for creating a plant.
 #[track_caller]
 pub fn shown_command(server: &TestServer) -> String {
     wait_for("a command that creates a plant", || {
         let stderr = server.stderr();
-        // A line without its end may lack a part of the command.
+        // A line without its end may be incomplete.
         let lines = stderr.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines.map(str::trim).find(|line| line.starts_with("curl ")).map(str::to_owned)
     })

@@ -37,12 +37,12 @@ impl Toolbox {
     fn open(name: &str, files: &[&str], programs: &'static str) -> Self {
         let sources = repository("tests/tools").join(name);
         let test = env::current_exe().expect("a program knows where it is");
-        // The target folder has one more level when it is built for a named platform.
+        // A build for a named platform has one more level of folders.
         let mut folders = test.ancestors().map(|folder| folder.join("tools").join(name));
         let folder = folders.find(|folder| folder.is_dir()).unwrap_or_default();
         for file in files {
             let wanted = fs::read(sources.join(file)).expect("the repository has it");
-            // An installation makes this last.
+            // An installation writes this file last.
             let installed = fs::read(folder.join("installed-from").join(file));
             assert!(
                 installed.is_ok_and(|installed| installed == wanted),
@@ -57,7 +57,7 @@ impl Toolbox {
         &self.folder
     }
 
-    /// A command of one tool without standard input. It finds the other tools on its path.
+    /// A command that runs a tool without standard input. The other tools are on its path.
     pub fn command(&self, program: &str) -> Command {
         let programs = self.folder.join(self.programs);
         let mut command = Command::new(programs.join(program));

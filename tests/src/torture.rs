@@ -13,7 +13,7 @@ use serde_json::json;
 /// Selects the long form, which `cargo xtask torture` runs. `cargo xtask test` runs the short one.
 const LONG_VARIABLE: &str = "TORTURE_LONG";
 
-/// Names the file to which reports are added, one JSON object on a line. `cargo xtask torture` reads them.
+/// Names the file that gets the reports, one JSON object per line. `cargo xtask torture` reads them.
 const FIGURES_VARIABLE: &str = "TORTURE_FIGURES";
 
 /// The environment variable with the random seed, to repeat a run.
@@ -24,12 +24,12 @@ pub fn is_long() -> bool {
     std::env::var_os(LONG_VARIABLE).is_some()
 }
 
-/// A number for the short form, and one for the long form.
+/// The number for the current form.
 pub fn times(short: u32, long: u32) -> u32 {
     if is_long() { long } else { short }
 }
 
-/// A random number generator. The seed is printed, and can be given again to repeat a run.
+/// A random number generator. Its seed is printed, and [`SEED_VARIABLE`] sets it to repeat a run.
 #[allow(clippy::print_stdout, reason = "a test that fails shows the seed")]
 pub fn chance() -> fastrand::Rng {
     let seed = match std::env::var(SEED_VARIABLE) {
@@ -40,7 +40,7 @@ pub fn chance() -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// Checks all cases, `at_once` of them at the same time.
+/// Checks all cases, `at_once` of them at a time.
 pub fn check_all<Case: Send>(
     at_once: usize,
     cases: impl IntoIterator<Item = Case>,
@@ -59,7 +59,7 @@ pub fn check_all<Case: Send>(
     });
 }
 
-/// Sets a flag when it is dropped, by a panic too: the threads of a scope would otherwise run forever.
+/// Sets a flag when it is dropped, even by a panic: otherwise the threads of a scope would run forever.
 #[derive(Debug)]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 

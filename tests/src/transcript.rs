@@ -8,18 +8,18 @@ use crate::document::Document;
 use crate::folder::search_path_from;
 use crate::launch::program;
 
-/// The address of the server in documents, and those of servers that their commands start.
+/// The address of servers in documents.
 const SERVER_ADDRESS: &str = "127.0.0.1:8080";
 const OTHER_ADDRESSES: [&str; 2] = ["127.0.0.1:8081", "127.0.0.1:8082"];
 
-/// Separates the outputs of commands. No document contains this text.
+/// Separates the outputs of commands. Occurs in no document.
 const DIVIDER: char = '\u{1e}';
 
 /// The beginning of a command.
 const PROMPT: &str = "$ ";
 
-/// A shell for the commands of documents. It finds the program under test as `plantd`, and a server at the address
-/// that documents use.
+/// A shell for the commands of documents. `plantd` is the program under test, and the documented address is that of a
+/// server.
 #[derive(Debug)]
 pub struct Shell {
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Shell {
         Self { folder: folder.to_owned(), server }
     }
 
-    /// Runs a script; all of its commands must succeed.
+    /// Runs a script, all of whose commands must succeed.
     #[track_caller]
     pub fn run(&self, script: &str) {
         self.output(script);
@@ -51,12 +51,12 @@ impl Shell {
 
     #[track_caller]
     fn output(&self, script: &str) -> Output {
-        // The ports in the document may be in use.
+        // The documented ports may be in use.
         let mut script = script.replace(SERVER_ADDRESS, &self.server.to_string());
         for address in OTHER_ADDRESSES {
             script = script.replace(address, &free_address());
         }
-        // If a command fails, no server is left running.
+        // No server that the script starts may outlive it.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
         let programs = program().parent().expect("a program has a folder").to_owned();
         let output = Command::new("sh")
@@ -80,8 +80,8 @@ fn free_address() -> String {
 
 /// The commands of a document's `console` blocks, each with the output that the document shows.
 ///
-/// A command begins with `$ `, and continues behind a line that ends in `\`. The lines up to the next command are
-/// its output. A final line end does not count.
+/// A command begins with `$ `, and continues on the next line after a `\`. The lines up to the next command are its
+/// output. A final line end does not count.
 #[derive(Debug)]
 pub struct Transcript {
     steps: Vec<Step>,
@@ -107,8 +107,7 @@ impl Transcript {
         self.steps.iter().map(|step| step.command.as_str())
     }
 
-    /// Runs the commands one after the other in one shell, and asserts that each of them outputs what the document
-    /// shows.
+    /// Runs the commands in order in one shell, and asserts that each outputs what the document shows.
     #[track_caller]
     pub fn run(&self, shell: &Shell) {
         let outputs = shell.outputs(self.commands());
@@ -142,7 +141,7 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Compares an output with the document, which may leave out headers of an answer.
+/// Compares an output with the document, which may leave out headers.
 fn compare(shown: &str, output: &str) -> Result<(), String> {
     if !shown.starts_with("HTTP/") {
         let is_same = shown == output.strip_suffix('\n').unwrap_or(output);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_commands_with_what_they_answer() {
+    fn a_block_has_commands_and_their_output() {
         let block = "$ one \\\n    two\n1\n\n2\n$ three\n$ four\n4\n";
         let steps: Vec<_> =
             steps(block).into_iter().map(|step| (step.command, step.shown)).collect();

@@ -20,24 +20,24 @@ use crate::wait::{wait_for, wait_until};
 /// The superuser, and the database that is there from the beginning.
 const NAME: &str = "postgres";
 
-/// Settings that give many tests room on a small machine. None weakens the durability of a commit.
+/// Settings to run many tests on a small machine. None weakens the durability of a commit.
 const SETTINGS: [(&str, &str); 2] = [("max_connections", "400"), ("shared_buffers", "32MB")];
 
-/// Ports outside the range of outgoing connections, so that none of these takes the port of a stopped server.
+/// Ports outside the ephemeral range, so that no outgoing connection takes the port of a stopped server.
 const PORTS: std::ops::Range<u16> = 15_000..30_000;
 
 /// The line of `postmaster.pid` that holds the status of the server.
 const STATUS_LINE: usize = 7;
 
-/// Messages about conditions that end by themselves: the shared memory of a killed server, or a port in use.
+/// Messages about conditions that pass: the shared memory of a killed server, or a port in use.
 const TRANSIENT: [&str; 2] = ["pre-existing shared memory block", "could not bind"];
 
 /// The longest path of a Unix socket on Linux.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// A running or stopped server of PostgreSQL, which listens at a Unix socket and at a port of 127.0.0.1. The server
-/// accepts every login without a password; its superuser is `postgres`. Dropping this, or the end of this process,
-/// ends it and removes its folder.
+/// A running or stopped PostgreSQL server. It listens at a Unix socket and at a port of 127.0.0.1, and accepts every
+/// login without a password; its superuser is `postgres`. Dropping this, or the end of this process, ends the server
+/// and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
     /// The first process of the server, the parent of all others.
@@ -93,7 +93,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the server, and returns its process when it accepts connections. `None` when it ends before, for a
+    /// Starts the server, and returns its process once it accepts connections. `None` if it ends before, for a
     /// [`TRANSIENT`] reason.
     #[track_caller]
     fn try_start(&self) -> Option<Child> {
@@ -112,7 +112,7 @@ impl Cluster {
             command.args(["-c", &setting]);
         }
         command.stdout(file.try_clone().expect("a file can be cloned")).stderr(file);
-        // Signals of the terminal must not reach it.
+        // Signals from the terminal must not reach the server.
         let mut child = command.process_group(0).spawn().expect("postgres can be started");
         let is_ready = wait_for("postgres to be ready or to end", || {
             let has_ended = has_ended(&mut child);
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// Whether the server with this process id accepts connections.
     fn says_ready(&self, id: u32) -> bool {
-        // The file may be that of an earlier server, or incomplete.
+        // The file may be from an earlier server, or incomplete.
         let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let mut lines = text.lines();
         lines.next() == Some(&*id.to_string())
@@ -187,8 +187,8 @@ impl Cluster {
         self.database.query(sql)
     }
 
-    /// Changes a setting by `ALTER SYSTEM`, reloads all settings, `pg_hba.conf` and the certificate, and returns when new
-    /// connections see them. Not for settings that need a restart.
+    /// Changes a setting by `ALTER SYSTEM`, and reloads all settings, `pg_hba.conf` and the certificate. Returns once
+    /// new connections see them. Not for settings that need a restart.
     #[track_caller]
     pub fn set(&self, name: &str, value: &str) {
         self.query(&format!("ALTER SYSTEM SET {name} = {}", quote(value)));
@@ -279,7 +279,7 @@ impl Cluster {
         })
     }
 
-    /// Makes the standby synchronous: from now on a commit waits until it is on the standby's disk too.
+    /// Makes the standby synchronous: from now on, commits wait for the standby's disk too.
     #[track_caller]
     pub fn wait_for_commits_on(&self, standby: &Self) {
         self.set("synchronous_standby_names", &standby.name);
@@ -293,7 +293,7 @@ impl Cluster {
     /// Promotes a standby, and returns when it takes writes.
     #[track_caller]
     pub fn promote(&self) {
-        // Recovery may cancel a query.
+        // The end of recovery may cancel a query.
         wait_until("the end of recovery", || {
             let is_in_recovery = self.database.try_query("SELECT pg_is_in_recovery()");
             let is_over = is_in_recovery.is_ok_and(|answer| answer == "f");
@@ -328,7 +328,7 @@ fn children(id: u32) -> Vec<u32> {
 
 fn send(id: u32, signal: Signal) {
     let id = i32::try_from(id).expect("a process id is an i32");
-    // This fails only when the process has ended.
+    // Fails only if the process has ended.
     let _ = kill_process(Pid::from_raw(id).expect("a process id is not 0"), signal);
 }
 
@@ -338,14 +338,14 @@ fn state(id: u32) -> Option<char> {
     status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }
 
-/// A new folder that belongs to the server and that every user can access.
+/// A new folder that the server owns and every user can access.
 fn folder() -> PathBuf {
     let mut parent = env::temp_dir();
     if parent.as_os_str().len() + "/pg-123456/.s.PGSQL.12345".len() > SOCKET_PATH_MAX {
         parent = PathBuf::from("/tmp");
     }
     let folder = tempfile::Builder::new().prefix("pg-").tempdir_in(parent);
-    // The guardian removes it.
+    // The guardian removes the folder.
     let folder = folder.map(TempDir::keep).and_then(fs::canonicalize);
     let folder = folder.expect("a temporary folder can be made");
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("it is ours");

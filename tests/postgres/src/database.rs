@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use crate::cluster::Cluster;
 use crate::programs;
 
-/// The variable in the environment that names the database that all tests share.
+/// The environment variable with the URL of the database that all tests share.
 pub const SHARED_URL: &str = "TEST_POSTGRES_URL";
 
-/// A database, which psql queries.
+/// A database, queried by psql.
 #[derive(Clone, Debug)]
 pub struct Database {
     url: String,
@@ -27,8 +27,8 @@ impl Database {
         &self.url
     }
 
-    /// Runs statements, as one transaction if there are several, and returns the rows: a line each, with
-    /// `|` between the columns.
+    /// Runs statements, several of them as one transaction, and returns the rows: one per line, with `|` between the
+    /// columns.
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
         self.try_query(sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
@@ -38,7 +38,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// When the server is unreachable or refuses a statement; contains psql's message.
+    /// When the server is unreachable or refuses a statement. The error is psql's message.
     pub fn try_query(&self, sql: &str) -> Result<String, String> {
         let mut psql = programs::command("psql");
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
@@ -46,8 +46,7 @@ impl Database {
     }
 }
 
-/// The database for all tests that bring their own schema: the one that [`SHARED_URL`] names, or else one
-/// of this process.
+/// The database for tests with a schema of their own: the one that [`SHARED_URL`] names, or one of this process.
 pub fn shared() -> &'static Database {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     static SHARED: OnceLock<Database> = OnceLock::new();

@@ -1,15 +1,14 @@
-//! Cleans up after this process, regardless of how it ends.
+//! Cleans up after this process, however it ends.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Waits for the end of its standard input, which this process holds open. Then ends the server that runs in the
-/// folder, if there is one, and removes the folder until it stays removed: the server's children take a moment
-/// to notice, and may write to the folder until then.
+/// Waits for the end of its standard input, which this process holds open. Then ends the server in the folder, if one
+/// runs, and removes the folder until it stays removed: the server's children may write to it until they notice.
 ///
-/// `postmaster.pid` may be that of a killed server, and its id another process's by now. So the server is the
+/// `postmaster.pid` may be from a killed server, and its id that of another process by now. So the script ends only a
 /// process with that id whose current folder is the data folder. The trap ignores the signals of a terminal.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
@@ -24,8 +23,8 @@ for _ in $(seq 200); do
 done
 "#;
 
-/// A process that ends the server in a folder and removes the folder when this is dropped or this process ends:
-/// also when it is killed, and for statics, which are never dropped.
+/// A process that ends the server in a folder and removes the folder, when this is dropped or when this process ends:
+/// even by a kill, and for statics, which are never dropped.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     child: Child,
@@ -36,9 +35,9 @@ impl Guardian {
     pub(crate) fn of(folder: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "guardian"]).arg(folder);
-        // It outlives the tests, so it must not keep their standard error open.
+        // The guardian outlives the tests, so it must not keep their standard error open.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // A signal to the process group of the tests must not reach it.
+        // Signals to the process group of the tests must not reach the guardian.
         let mut child = command.process_group(0).spawn().expect("sh can be started");
         let mut ready = child.stdout.take().expect("its standard output is a pipe");
         let mut byte = [0];
@@ -50,7 +49,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // This fails only when it has ended.
+        // Fails only if the guardian has ended.
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! The programs of PostgreSQL: where they are, and as which user they run.
+//! The programs of PostgreSQL: where they are, and which user runs them.
 
 use std::env;
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Debian's folder for programs that are not on the path, with a folder for each version.
+/// Debian's folder for programs that are not on the path; it has a folder for each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 
-/// The user and the group of a program that must not be root; on most systems, nobody's.
+/// The user and group for programs that must not run as root: nobody, on most systems.
 pub const UNPRIVILEGED: u32 = 65_534;
 
-/// The folders of programs beside the path: Debian's, the newest version first.
+/// The folders of programs that are not on the path: Debian's, the newest version first.
 pub fn program_folders() -> Vec<PathBuf> {
     let versions = fs::read_dir(DEBIAN_FOLDER).into_iter().flatten().flatten();
     let mut versions: Vec<u32> =
@@ -24,8 +24,8 @@ pub fn program_folders() -> Vec<PathBuf> {
     versions.into_iter().map(folder).collect()
 }
 
-/// A command that runs a program of PostgreSQL without standard input, and without the settings of the developer's
-/// shell for such programs.
+/// A command that runs a program of PostgreSQL without standard input, and without the developer's settings for such
+/// programs.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(find(program));
     for (name, _) in env::vars_os() {
@@ -38,11 +38,11 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Like [`command`], but never as root: PostgreSQL does not run as root.
+/// Like [`command`], but never as root, which PostgreSQL refuses.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let mut command = command(program);
     if is_root() {
-        // This removes root's groups too.
+        // `uid` also removes root's supplementary groups.
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }
     command
@@ -70,8 +70,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Takes all programs from one folder, so that they are of one version. Debian's wrappers on the path, which choose
-/// versions by themselves, have no `postgres` beside them.
+/// Finds all programs in one folder, so that they have one version. Debian's wrappers on the path, which choose
+/// versions themselves, have no `postgres` beside them.
 fn find(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

@@ -1,16 +1,16 @@
-//! Waiting for a condition. The deadline is generous and only ends a test that would hang: no test asserts how long
-//! something takes.
+//! Waiting for a condition. The generous deadline only ends tests that would hang: no test asserts how long something
+//! takes.
 
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest wait, on a machine under load too.
+/// The longest wait, even on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until `look` returns something. Panics at the deadline, and names `what` then.
+/// Waits until `look` returns something. Panics at the deadline, naming `what`.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -23,14 +23,14 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until `holds` returns true. Panics at the deadline, and names `what` then.
+/// Waits until `holds` returns true. Panics at the deadline, naming `what`.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Checks all rows of a table at the same time, since most of them wait. A row that fails is named as the
-/// thread that panicked.
+/// Checks all rows of a table concurrently, since most of them wait. The thread of a row has the row's name, which a
+/// panic shows.
 pub fn at_once<T: Debug + Sync>(rows: &[T], check: impl Fn(&T) + Sync) {
     let check = &check;
     thread::scope(|scope| {

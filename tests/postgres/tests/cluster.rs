@@ -1,4 +1,4 @@
-//! A cluster leaves nothing behind. Its crashes, restarts and standbys are tested by the tests that use them.
+//! A cluster leaves nothing behind. The tests that use clusters also test their crashes, restarts and standbys.
 
 use std::path::Path;
 

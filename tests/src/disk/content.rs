@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 
-/// The unit that a disk writes whole or not at all, in bytes.
+/// A disk writes a sector whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// The bytes that are durable, and the changes that may be lost.
+/// The durable bytes, and the changes that may be lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     durable: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) enum ContentChange {
     Resize(usize),
 }
 
-/// The chance of each sector that was not synced to survive. `None` chooses one for each change.
+/// The probability that an unsynced sector survives. `None`: each change gets a random one.
 pub(super) type Odds = Option<f64>;
 
 pub(super) fn any_odds(chance: &mut Rng) -> Odds {
@@ -44,26 +44,27 @@ impl Content {
         self.pending.push(Pending { returned, change, is_durable: false });
     }
 
-    /// Makes the changes durable whose calls returned on the lines that `holds` accepts.
+    /// Makes changes durable if `holds` accepts the line on which their call returned.
     pub(super) fn became_durable(&mut self, holds: impl Fn(usize) -> bool) {
         for pending in &mut self.pending {
             pending.is_durable |= holds(pending.returned);
         }
-        // A durable change is applied for good when all changes before it are durable.
+        // A durable change can be applied for good once all changes before it are durable.
         let durable = self.pending.iter().take_while(|pending| pending.is_durable).count();
         for pending in self.pending.drain(..durable) {
             pending.change.apply(&mut self.durable, || true);
         }
     }
 
-    /// Counts all calls so far as returned before the first line of another trace.
+    /// Treats all calls so far as returned before the first line of another trace.
     pub(super) fn begin_trace(&mut self) {
         for pending in &mut self.pending {
             pending.returned = 0;
         }
     }
 
-    /// Counts what differs in `bytes`, which the file has now, as written before the first line of another trace.
+    /// Treats what differs in `bytes`, the content of the file now, as written before the first line of another
+    /// trace.
     pub(super) fn catch_up(&mut self, bytes: &[u8]) {
         let mut known = self.durable.clone();
         for pending in &self.pending {
@@ -90,7 +91,7 @@ impl Content {
 }
 
 impl ContentChange {
-    /// Applies the sectors that survive, each of which `survives` decides. Returns whether these were all.
+    /// Applies each sector for which `survives` returns true. Returns whether that were all.
     fn apply(&self, file: &mut Vec<u8>, mut survives: impl FnMut() -> bool) -> bool {
         let (offset, bytes) = match self {
             Self::Write { offset, bytes } => (*offset, bytes),

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::at_once;
 
-/// How often each disk is cut: enough for every possible rest to appear.
+/// How often each disk is cut: often enough for every possible outcome to appear.
 const CUTS: usize = 300;
 
 /// A disk with the file `old`, which holds `old`, and the folders `one` and `other`. Calls are replayed on it.
@@ -18,7 +18,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// The disk after these calls, in which `D` is its folder.
+    /// The disk after these calls. `D` stands for its folder.
     fn after(lines: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let on_disk = folder.path().join("on-disk");
@@ -40,8 +40,8 @@ impl Replay {
         self.disk.run(&calls, lines);
     }
 
-    /// Cuts the power many times. Returns how many changes that loses, and what it leaves: `NAME=BYTES` for each file,
-    /// and `NAME/` for each folder but `one` and `other`.
+    /// Cuts the power many times. Returns how many changes the cuts lose, and what they leave: `NAME=BYTES` for each
+    /// file, and `NAME/` for each folder but `one` and `other`.
     fn cut(&self) -> (BTreeSet<usize>, BTreeSet<String>) {
         let target = self.folder.path().join("left");
         let mut chance = Rng::with_seed(1);
@@ -61,7 +61,6 @@ impl Replay {
     }
 }
 
-/// Lists a folder and all below it, sorted.
 fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(Result::unwrap).collect();
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -97,11 +96,11 @@ const SYNC_ROOT: &str = "1 fsync(6<D>) = 0";
 const SYNC_ONE: &str = "1 fsync(6<D/one>) = 0";
 const SYNC_OTHER: &str = "1 fsync(6<D/other>) = 0";
 
-/// A claim, calls, and all that cuts after them may leave.
+/// A claim, calls, and all that cuts after these calls may leave.
 type Case = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[test]
-fn cuts_leave_synced_data_and_any_of_the_rest() {
+fn cuts_leave_synced_data_and_any_part_of_the_rest() {
     let cases: [Case; 11] = [
         ("what is not written stays", &[], &["old=old"]),
         ("a write may survive or not", &[WRITE], &["old=old", "old=new"]),
@@ -250,7 +249,7 @@ fn a_write_that_was_not_synced_may_be_torn_between_sectors() {
 }
 
 #[test]
-fn a_write_that_a_kill_interrupted_is_there_for_the_next_process_and_lost_without_its_sync() {
+fn a_write_that_a_kill_interrupts_is_visible_to_the_next_process_and_lost_unless_that_syncs_it() {
     let mut replay = Replay::after(&[BEGIN_OF_WRITE]);
     fs::write(replay.disk.folder.join("old"), "new").unwrap();
     replay.disk.begin_trace();
@@ -262,25 +261,25 @@ fn a_write_that_a_kill_interrupted_is_there_for_the_next_process_and_lost_withou
 
 #[test]
 #[should_panic(expected = "open for writing alone")]
-fn a_plain_write_to_what_can_also_be_read_is_refused() {
+fn a_plain_write_to_a_readable_descriptor_is_refused() {
     let open = "1 openat(AT_FDCWD</>, \"D/old\", O_RDWR|O_CLOEXEC) = 4<D/old>";
     Replay::after(&[open, "1 write(4<D/old>, \"new\", 3) = 3"]);
 }
 
 #[test]
 #[should_panic(expected = "appended")]
-fn a_file_to_append_to_is_refused() {
+fn a_file_that_is_opened_to_append_is_refused() {
     Replay::after(&["1 openat(AT_FDCWD</>, \"D/old\", O_WRONLY|O_APPEND) = 4<D/old>"]);
 }
 
 #[test]
 #[should_panic(expected = "does not know copy_file_range")]
-fn a_call_that_the_disk_does_not_know_is_refused() {
+fn an_unknown_call_is_refused() {
     Replay::after(&["1 copy_file_range(4<D/old>, NULL, 5<D/other>, NULL, 3, 0) = 3"]);
 }
 
 #[test]
-fn some_cuts_have_other_odds_for_each_file() {
+fn some_cuts_have_different_odds_for_each_file() {
     // So many writes that chance alone neither keeps nor loses all of them.
     let write = |descriptor: u32, file: &str, at: usize| {
         format!("1 pwrite64({descriptor}<D/{file}>, \"x\", 1, {at}) = 1")

@@ -1,4 +1,4 @@
-//! What followers must know of the test.
+//! What a test tells its followers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use crate::answer::Answer;
 /// Where the servers are, and what they may do.
 #[derive(Debug)]
 pub(super) struct FollowerControl {
-    /// Where the servers are. It is empty while there is none: another server may get the port of one that has ended.
+    /// Where the servers are. An ended server must not stay here, because another server may get its port.
     pub(super) addresses: Mutex<Vec<SocketAddr>>,
-    /// Whether a follower may be told that events are gone. Then it exports again.
+    /// Whether servers may forget events that a follower has not read. The follower then exports again.
     pub(super) may_forget: AtomicBool,
     pub(super) is_over: AtomicBool,
 }
 
-/// A server has not answered, or not taken the request.
+/// A server did not answer, or did not take the request.
 #[derive(Debug)]
 pub(super) struct Away;
 
@@ -39,8 +39,8 @@ impl FollowerControl {
         !self.is_over() && locked(&self.addresses).contains(&address)
     }
 
-    /// Takes an answer other than 200. If events are gone, which must be allowed, the copy is to be exported again.
-    /// Fails when the server takes no request now.
+    /// Handles an answer other than 200. If events are gone, which the test must allow, the copy must be exported
+    /// again. Fails when the server takes no requests for now.
     #[track_caller]
     pub(super) fn take_refusal(
         &self,
@@ -58,7 +58,7 @@ impl FollowerControl {
     }
 }
 
-/// What a lock guards. A panic of its holder is reported when its thread is joined.
+/// Locks even after a panic of a holder, which is reported when its thread is joined.
 pub(super) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

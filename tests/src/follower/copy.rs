@@ -1,4 +1,4 @@
-//! A copy of all plants, and the cursor up to which it has the events.
+//! A copy of all plants, and the cursor of the last event applied to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,6 @@ pub struct FollowedEvent {
 }
 
 impl FollowedEvent {
-    /// What there is to remember of an event.
     #[track_caller]
     pub fn of(event: &Event) -> Self {
         Self { revision: revision_of(&event.cursor), kind: event.kind, id: event.id }
@@ -35,20 +34,20 @@ pub fn revision_of(cursor: &str) -> u64 {
 /// The plants and the cursor of a follower. An event changes both at once.
 pub(super) struct PlantCopy {
     plants: Plants,
-    /// The cursor of the last event, unless all plants are to be exported first.
+    /// The cursor of the last event; `None` until all plants are exported.
     cursor: Option<String>,
     revision: u64,
-    /// Whether the events tell that a plant is there. Nothing is known of plants without an event.
+    /// Whether a plant exists according to its events. Plants without events are not in the map.
     is_there: BTreeMap<i64, bool>,
     events: Vec<FollowedEvent>,
     exports: usize,
-    /// Whether the revisions of events have no gaps: in PostgreSQL they have.
+    /// Whether the plants are in a data folder, where revisions have no gaps; in PostgreSQL they have.
     is_on_disk: bool,
 }
 
 /// How a copy differs from the store.
 pub(super) struct Difference {
-    /// Whether no later event can mend it.
+    /// Whether no later event can resolve it.
     pub(super) is_final: bool,
     text: String,
 }
@@ -60,7 +59,7 @@ impl fmt::Display for Difference {
 }
 
 impl fmt::Debug for PlantCopy {
-    /// Without the plants, which are too many.
+    /// Leaves out the plants: there are too many.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cursor, events, exports) = (&self.cursor, self.events.len(), self.exports);
         write!(formatter, "a copy at {cursor:?} after {events} events and {exports} more exports")
@@ -96,7 +95,7 @@ impl PlantCopy {
         &self.events
     }
 
-    /// Changes whenever the copy comes further.
+    /// A value that changes whenever the copy makes progress.
     pub(super) fn progress(&self) -> (u64, usize) {
         (self.revision, self.exports)
     }
@@ -106,7 +105,7 @@ impl PlantCopy {
         self.exports
     }
 
-    /// Begins with an export.
+    /// Replaces the copy by an export.
     pub(super) fn begin(&mut self, plants: Plants, cursor: &str) {
         let revision = revision_of(cursor);
         assert!(revision >= self.revision, "{cursor} is before {self:?}");
@@ -116,7 +115,7 @@ impl PlantCopy {
         self.is_there.clear();
     }
 
-    /// The server says that events are gone.
+    /// Demands another export, because events are gone.
     pub(super) fn forget(&mut self) {
         self.cursor = None;
         self.exports += 1;
@@ -139,19 +138,19 @@ impl PlantCopy {
         self.events.push(event);
     }
 
-    /// Notes a cursor without an event, which must be that of the last event.
+    /// Checks a cursor that came without an event: it must be that of the last event.
     pub(super) fn note(&mut self, cursor: &str) {
         let is_here = revision_of(cursor) == self.revision;
         assert!(is_here, "{cursor} leaves out events after {self:?}");
         self.cursor = Some(cursor.to_owned());
     }
 
-    /// What later events can mend.
+    /// A difference that later events can resolve.
     pub(super) fn lacks(&self, what: &str) -> Difference {
         Difference { is_final: false, text: format!("{what}: {self:?}") }
     }
 
-    /// Compares it with the plants of a server at rest, whose newest event is this one.
+    /// Compares the copy with the plants of a server to which nothing writes, whose newest event is `newest`.
     pub(super) fn difference_at(
         &self,
         newest: u64,
@@ -168,7 +167,7 @@ impl PlantCopy {
         different.sort_unstable();
         different.dedup();
         Err(Difference {
-            // PostgreSQL may show that newer events are in doubt for a while.
+            // In PostgreSQL, events in doubt may follow later.
             is_final: is_complete && self.is_on_disk,
             text: format!(
                 "{when}: {self:?} should have come to {newest}, and differs in the plants {different:?}"

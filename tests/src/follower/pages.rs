@@ -7,7 +7,7 @@ use super::control::{Away, FollowerControl, locked};
 use super::copy::PlantCopy;
 use crate::client::Client;
 
-/// A page that is so short that pages end between the events of one group.
+/// Pages so short that some end within a group of events.
 const PAGE: &str = "limit=7&wait=1&plants=true";
 
 /// Reads one page, which waits for the next event.

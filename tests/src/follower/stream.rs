@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::event_stream::{EventStream, stream_request};
 
-/// How often a stream without events looks whether it is to end.
+/// How often a silent stream checks whether the test has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Reads a stream to its end.

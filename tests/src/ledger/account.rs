@@ -11,7 +11,7 @@ use crate::client::Client;
 /// The most plants of a client.
 const PLANTS: i64 = 64;
 
-/// The beginning of the ids of its requests.
+/// The prefix of the ids of its requests.
 pub(super) const REQUEST_ID_PREFIX: &str = "ledger-";
 
 /// The sequential writes of one client to plants that no other client writes.
@@ -24,8 +24,8 @@ pub(super) struct Account {
     writes: Vec<Vec<Change>>,
     /// How many of the writes, from the first, were acknowledged. The others are in doubt.
     pub(super) acknowledged: usize,
-    /// How many of the changes, from the first, must have been carried out, because a read has shown the last
-    /// of them.
+    /// How many of the changes, from the first, must have been carried out, because a read has shown the last of
+    /// them.
     seen: usize,
     /// How many writes were ever acknowledged.
     pub(super) total: u64,
@@ -53,7 +53,7 @@ impl Account {
         self.sent() - self.acknowledged
     }
 
-    /// How many of its writes, from the first, have request ids that `is_answered` accepts.
+    /// How many writes, from the first, have request ids that `is_answered` accepts.
     pub(super) fn acknowledged_in(&self, is_answered: impl Fn(&str) -> bool) -> usize {
         (0..self.sent()).take_while(|write| is_answered(&self.request_id(*write))).count()
     }
@@ -97,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Records the changes that reads have shown: these and all earlier changes must persist.
+    /// Records that these plants were shown, so their changes and all earlier ones must persist.
     pub(super) fn see(&mut self, shown: &Plants) {
         for (id, plant) in shown.range(self.ids()) {
             let mut changes = self.writes.iter().flatten();

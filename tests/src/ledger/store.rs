@@ -21,17 +21,17 @@ pub(super) const LONG_TAG: &str = concat!(
     "木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木木",
 );
 
-/// Parts of names that are searched for: what many names have, one letter, and what no name has.
+/// Searches by name: a text in many names, a single character, and a text in no name.
 const NAME_PARTS: [&str; 4] = ["𐂷", "𐂷𐂷𐂷 1", "7", "rosa"];
 
-/// The ids that are also read one by one, whether such plants exist or not.
+/// The ids that are also read one by one, whether or not such plants exist.
 const READ_ALONE: std::ops::Range<i64> = 0..16;
 
 /// All plants of a store, by their ids.
 pub type Plants = BTreeMap<i64, NewPlant>;
 
-/// The plants that a server holds. Asserts that the export, the total count, the counts of tags, lists with filters and reads
-/// of single plants agree. `when` goes into the messages.
+/// The plants that a server holds. Asserts that the export, the total count, the counts of tags, filtered lists and
+/// single reads agree. `when` goes into the messages.
 #[track_caller]
 pub fn store_of(client: &Client, when: &str) -> Plants {
     let plants = plants_in(&client.export(Format::Ndjson));
@@ -62,7 +62,7 @@ pub fn store_of(client: &Client, when: &str) -> Plants {
     plants
 }
 
-/// The tags of plants, each with the number of its plants, in the order of their code points.
+/// The tags of plants with the number of plants of each, ordered by code points.
 pub fn counted<'a>(plants: impl IntoIterator<Item = &'a NewPlant>) -> Vec<(String, u64)> {
     let mut counts = BTreeMap::<String, u64>::new();
     for tag in plants.into_iter().filter_map(|plant| plant.tag.clone()) {

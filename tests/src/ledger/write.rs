@@ -36,7 +36,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A plant with only the end of its name, which may be long.
+/// Describes a plant by the end of its name, which may be long.
 pub(super) fn in_few_words(plant: Option<&NewPlant>) -> String {
     let Some(NewPlant { name, tag, .. }) = plant else { return "nothing".to_owned() };
     let end = name.rsplit(' ').next().unwrap_or_default();
@@ -48,10 +48,10 @@ pub(super) struct Write {
     method: &'static str,
     path: String,
     body: String,
-    /// The answer to a success: this status, of an import with this report.
+    /// The status of a success; an import also answers with this report.
     status: u16,
     report: Option<Counts>,
-    /// The changes in order: an import that ends early has carried out the first of them.
+    /// The changes in order: an import that ends early has made the first of them.
     pub(super) changes: Vec<Change>,
 }
 
@@ -62,7 +62,7 @@ pub enum WriteOutcome {
     Acknowledged(usize),
     /// The server was too busy, and did not carry out the write.
     Refused,
-    /// The disk is full: a write of one plant was not carried out, and of an import not all rows were.
+    /// The disk is full: a write of one plant was not carried out, and an import only in part.
     DiskFull,
     /// The store has failed, and the outcome of this write is unknown.
     StoreFailed,
@@ -78,7 +78,7 @@ impl WriteOutcome {
 }
 
 impl Write {
-    /// A write of a client that has these plants and owns these ids.
+    /// A random write of a client that has these plants and owns these ids.
     pub(super) fn any(
         plants: &Plants,
         ids: Range<i64>,
@@ -156,7 +156,7 @@ impl Write {
         Self { method: "POST", path, body, status: 200, report: Some(counts), changes }
     }
 
-    /// Sends it, and asserts that the answer is one that it may have.
+    /// Sends the write, and asserts that the answer is a possible one.
     pub(super) fn send(&self, client: &Client, request_id: &str) -> WriteOutcome {
         let media_type = self.report.map_or("application/json", |_| Format::Ndjson.media_type());
         let headers = [("content-type", media_type), ("x-request-id", request_id)];
@@ -184,7 +184,7 @@ impl Write {
     }
 }
 
-/// A plant unlike all before. Long ones fill the write-ahead log and tables.
+/// A plant unlike all before. Long texts fill the write-ahead log and the tables.
 fn any_plant(id: i64, is_long: bool, chance: &mut Rng) -> NewPlant {
     let any_tag = chance.choice(TAGS).filter(|_| chance.bool());
     let tag = if is_long && chance.bool() { Some(LONG_TAG) } else { any_tag };
