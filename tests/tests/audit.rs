@@ -14,7 +14,7 @@ const ACCESS: &str = "plantd::access]";
 /// The thread on which groups are synced.
 const COMMIT_THREAD: &str = "plant-commit";
 
-/// The lines of the log that have this word, each as its words behind the time, the level and the target.
+/// The lines of the log with this word, each as its words after the time, the level and the target.
 fn lines_of(log: &str, word: &str) -> Vec<Vec<String>> {
     log.lines()
         .filter_map(|line| line.split_once("] "))
@@ -156,7 +156,7 @@ fn a_read_and_a_refused_write_have_no_audit_line() {
 }
 
 /// Sends a request and disconnects before its answer, until the log has a line of this target about the plant or
-/// request, with these words. The disk is slow, so that the change is under way when its client goes.
+/// request, with these words. The disk is slow, so that the change is not yet done when the client disconnects.
 #[track_caller]
 fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
     let (name, filter) = EACH_PLANT;
@@ -166,7 +166,7 @@ fn check_gone(request: &[u8], target: &str, about: &str, words: &[&str]) {
     wait_until("a line about it", || {
         let mut connection = server.connect();
         connection.send(request);
-        // Long enough for the server to take the request, too short for it to answer.
+        // Takes long enough for the server to read the other request, but not to answer it.
         client.get("/livez");
         connection.reset();
         let log = server.stderr();

@@ -17,7 +17,7 @@ const FINDINGS: i32 = 1;
 
 const BACKUP: &str = "application/octet-stream";
 
-/// A server with some plants and an archive, and a folder for what its backups become.
+/// A server with some plants and an archive, and a folder for its backups and their restores.
 struct Garden {
     server: TestServer,
     folder: TempDir,
@@ -45,7 +45,7 @@ impl Garden {
         Launch::new().arguments(["backup", "--url", &url]).arguments([file])
     }
 
-    /// A backup under this name.
+    /// Makes a backup with this file name.
     #[track_caller]
     fn backup(&self, name: &str) -> PathBuf {
         let file = self.path(name);
@@ -53,7 +53,7 @@ impl Garden {
         file
     }
 
-    /// The archive, once it has every change.
+    /// The folder of the archive, once it has every change.
     fn archive(&self) -> PathBuf {
         wait_until_archived(&self.server.client());
         self.path("archive")
@@ -160,7 +160,7 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
     let verified = run(&verify(&file).arguments(["--archive".as_ref(), archive.as_os_str()]));
     assert!(verified.stdout().contains("whole up to the change 1002-"), "{}", verified.stdout());
 
-    // Without the piece behind the backup, nothing is restored, and the offer is the backup.
+    // Without the piece that follows the backup, nothing is restored, and the message offers the backup alone.
     let refuse = |words: &[&str], more: &[&str]| {
         let data = garden.path("refused");
         let launch = restore(&file, &data).arguments(["--archive".as_ref(), archive.as_os_str()]);
@@ -200,10 +200,10 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
 }
 
 #[test]
-fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing() {
+fn an_archive_lacks_only_the_changes_of_the_last_second_when_the_disk_is_lost() {
     /// The interval of the archive, and what a busy machine may add to each piece.
     const LOST_AT_MOST: Duration = Duration::from_secs(1 + 5);
-    /// What it may add to the piece that is written soonest.
+    /// What a busy machine may add to the piece that is written soonest.
     const SOONEST: Duration = Duration::from_secs(2);
     const PIECES: usize = 6;
     let mut garden = Garden::new();
@@ -220,7 +220,7 @@ fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing()
     garden.server.kill();
     let killed = SystemTime::now();
     let pieces = pieces_in(&archive_folder).split_off(before);
-    // The first thousand were there before, each by a change of its own.
+    // The first thousand changes made the plants of the garden.
     let acknowledged_at = |change: usize| acknowledged.get(change - 1_001);
     let ages = pieces.iter().map(|name| {
         let written = fs::metadata(archive_folder.join(name)).and_then(|it| it.modified());
@@ -247,12 +247,12 @@ fn after_the_loss_of_the_disk_the_changes_of_the_last_second_alone_are_missing()
 }
 
 #[test]
-fn all_that_holds_plants_is_for_its_owner_alone_with_any_umask() {
+fn only_the_owner_may_access_files_with_plants_whatever_the_umask() {
     for umask in ["000", "022", "077"] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
         let (data, archive) = (path("data"), path("archive"));
-        // Folders that others made are open to others.
+        // Folders that plantd did not make stay open to others.
         for folder in [&data, &archive] {
             fs::create_dir(folder).expect("makes a folder");
             fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
@@ -276,7 +276,8 @@ fn all_that_holds_plants_is_for_its_owner_alone_with_any_umask() {
     }
 }
 
-/// Asserts that each file in a folder, and each folder below it that is open to others, is for its owner alone.
+/// Asserts that everything in a folder is for its owner alone; a folder may be open to others if its content is not.
+/// Counts the entries in `private`.
 fn assert_private(folder: &Path, private: &mut u32) {
     for name in names_in(folder) {
         let path = folder.join(name);
@@ -290,7 +291,7 @@ fn assert_private(folder: &Path, private: &mut u32) {
 }
 
 #[test]
-fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
+fn a_restore_fills_an_empty_folder_and_overwrites_nothing() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
     let link = garden.path("link");
@@ -298,7 +299,7 @@ fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
     for there in [garden.server.data(), &file, &link, &garden.path("missing/data")] {
         restore(&file, there).assert_refused(IO, &["cannot restore into the folder"]);
     }
-    // What a mounted file system has, and what a killed restore leaves.
+    // A mounted file system has `lost+found`, and a killed restore leaves the rest.
     let volume = garden.path("volume");
     for name in ["lost+found", "plants.unfinished/tables"] {
         fs::create_dir_all(volume.join(name)).expect("makes a folder");
@@ -309,7 +310,7 @@ fn a_restore_takes_an_empty_folder_and_writes_over_nothing() {
     restore(&file, &volume).assert_refused(IO, &["a restore writes over nothing"]);
     assert!(volume.join("plants.unfinished/tables").exists(), "a refused restore removes");
     fs::remove_file(other).expect("removes");
-    // As NFS answers.
+    // NFS knows no flags of renameat2.
     let no_flag = ["-e", "inject=renameat2:error=EINVAL"];
     run(&restore(&file, &volume).under_strace(&garden.path("trace"), &no_flag));
     assert_eq!(names_in(&volume), ["lost+found", "plants"]);
@@ -345,7 +346,7 @@ fn a_backup_goes_through_a_pipe_to_verify_and_restore() {
 }
 
 #[test]
-fn a_failing_disk_of_the_restored_folder_is_blamed_on_that_folder() {
+fn a_restore_to_a_failing_disk_blames_only_the_restored_folder() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
     garden.server.client().create(1_001, "Salix", None);
@@ -371,7 +372,7 @@ fn a_failing_disk_of_the_restored_folder_is_blamed_on_that_folder() {
 }
 
 #[test]
-fn what_is_no_backup_is_refused_by_verify_and_restore() {
+fn verify_and_restore_refuse_files_that_are_no_backup() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
     let whole = fs::read(&file).expect("reads");
@@ -458,7 +459,7 @@ fn a_backup_needs_its_scope_and_a_token_with_that_scope_does_nothing_else() {
         .assert_refused(CONFIGURATION, &["use a token with the scope `backup`"]);
 }
 
-/// A garden whose backup takes longer than a few requests.
+/// A garden so large that its backup takes longer than a few requests.
 fn large_garden() -> Garden {
     let garden = Garden::new();
     let rows: String = (0..40_000)
@@ -469,7 +470,7 @@ fn large_garden() -> Garden {
 }
 
 #[test]
-fn head_takes_no_place_and_answers_503_while_a_backup_is_made() {
+fn head_does_not_count_as_a_backup_and_answers_503_while_one_is_made() {
     let garden = large_garden();
     let mut connection = garden.server.connect();
     for _ in 0..3 {
@@ -486,10 +487,10 @@ fn head_takes_no_place_and_answers_503_while_a_backup_is_made() {
 }
 
 #[test]
-fn another_backup_is_refused_while_one_is_made() {
+fn a_second_backup_is_refused_while_one_is_made() {
     let garden = large_garden();
     let mut first = garden.server.connect();
-    // Nothing of the answer is read, so that it fills the socket.
+    // The answer is not read, so it fills the socket's buffers.
     first.send(raw_head("GET /backup", ""));
     wait_until("the second one to be refused", || {
         let answer = garden.server.client().get("/backup");
@@ -502,10 +503,10 @@ fn another_backup_is_refused_while_one_is_made() {
 }
 
 #[test]
-fn a_backup_waits_for_the_one_that_is_made_and_for_no_longer_than_ten_minutes() {
+fn a_backup_waits_for_another_one_for_at_most_ten_minutes() {
     let garden = large_garden();
     let mut first = garden.server.connect();
-    // Nothing of the answer is read, so that the first backup does not end.
+    // The answer is not read, so the first backup does not end.
     first.send(raw_head("GET /backup", ""));
     wait_until("the first backup to begin", || garden.server.client().get("/backup").status == 503);
     let mut second = garden.back_up(&garden.path("plants.backup")).spawn();

@@ -1,5 +1,5 @@
-//! No write is answered or shown before it is on disk. The torture tests look for what a kill, a power cut or a failing
-//! disk takes away; these look at single system calls, reads and lists.
+//! No write is acknowledged or shown before it is on disk. The torture tests look for losses after kills, power cuts
+//! and disk failures; these tests look at single system calls, reads and lists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use plantd_tests::{
     raw_head, wait_until,
 };
 
-/// What strace traces: the sync of a group, and the writes and reads before and after it. It shows all bytes of a group.
+/// The options of strace: the sync of a group, with the writes and reads around it, and all bytes of a group.
 const TRACED: [&str; 4] = [
     "-s",
     "1000000",
@@ -20,7 +20,7 @@ const TRACED: [&str; 4] = [
     "trace=fdatasync,fsync,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2,recvfrom,read",
 ];
 
-/// Delays each sync, so that reads come before it.
+/// Delays each sync, so that reads arrive before it ends.
 const SLOW_SYNC: [&str; 2] = ["-e", "inject=fdatasync:delay_enter=700000"];
 
 #[test]
@@ -35,7 +35,7 @@ fn a_plant_is_neither_acknowledged_nor_shown_before_the_file_that_holds_it_was_s
     creating.send(create_request(&plant_body(1, NAME, None)));
     let created = thread::scope(|scope| {
         let created = scope.spawn(|| creating.receive());
-        // Each read has its own connection, so that a delayed read does not hold up the others.
+        // Each read has its own connection, so that a delayed read does not block the others.
         while !created.is_finished() {
             let mut connection = server.connect();
             connection.send(raw_head("GET /plants/1", ""));
@@ -127,7 +127,7 @@ fn read_until_killed(client: &Client, next: &AtomicI64, back: i64) -> (BTreeSet<
 }
 
 #[test]
-fn a_read_or_a_list_never_shows_what_a_kill_then_takes_away() {
+fn reads_and_lists_never_show_a_plant_that_a_kill_then_loses() {
     const WRITERS: i64 = 3;
     let mut server = TestServer::start();
     let next = AtomicI64::new(1);
@@ -168,7 +168,7 @@ fn a_read_or_a_list_never_shows_what_a_kill_then_takes_away() {
 }
 
 #[test]
-fn a_client_that_goes_away_after_sending_cancels_nothing() {
+fn a_client_that_disconnects_after_sending_cancels_nothing() {
     let server = TestServer::start();
     let client = server.client();
     for id in 0..50 {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const FINDINGS: i32 = 1;
 
-/// How many failed rows a server lists at most.
+/// How many failed rows a report lists at most.
 const ERRORS_MAX: usize = 1000;
 
 const JSON: &str = "application/json";
@@ -45,7 +45,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The command for the server at this address.
+/// A command for the server at this address.
 fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
     let (subcommand, arguments) = arguments.split_first().expect("a subcommand");
     let url = format!("http://{address}");
@@ -85,15 +85,15 @@ fn assert_summary(line: &str, beginning: &str, rest: &str) {
     assert_eq!(end, rest, "{line:?}");
 }
 
-/// A standard input that has these bytes.
+/// A standard input with these bytes.
 fn pipe_of(bytes: impl AsRef<[u8]> + Send + 'static) -> PipeReader {
     let (reader, mut writer) = io::pipe().expect("a pipe can be made");
-    // Fails if the server does not read to the end; the test notices.
+    // Fails if the command does not read to the end, which the test notices.
     thread::spawn(move || writer.write_all(bytes.as_ref()));
     reader
 }
 
-/// A standard input that has this line without end.
+/// A standard input that repeats this line without end.
 fn endless_pipe(line: &'static str) -> PipeReader {
     let (reader, mut writer) = io::pipe().expect("a pipe can be made");
     thread::spawn(move || while writer.write_all(line.as_bytes()).is_ok() {});
@@ -137,7 +137,7 @@ fn server_with(plants: &[NewPlant]) -> TestServer {
 }
 
 #[test]
-fn what_is_exported_is_imported_and_exported_the_same_by_file_and_by_pipe() {
+fn an_import_of_an_export_exports_the_same_through_files_and_pipes() {
     let folder = folder();
     for plants in [vec![], difficult_plants()] {
         let server = server_with(&plants);
@@ -175,7 +175,7 @@ fn what_is_exported_is_imported_and_exported_the_same_by_file_and_by_pipe() {
 }
 
 #[test]
-fn real_plants_are_moved_whole_and_there_after_a_kill() {
+fn real_plants_are_moved_unchanged_and_survive_a_kill() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/plants.csv");
     let mut server = TestServer::start();
     let process = run(&command(server.address(), &["import", text(&source)]), 0);
@@ -192,7 +192,7 @@ fn real_plants_are_moved_whole_and_there_after_a_kill() {
 }
 
 #[test]
-fn standard_input_that_is_a_file_is_read_from_where_it_stands() {
+fn a_file_on_standard_input_is_read_from_its_current_position() {
     let server = TestServer::start();
     let folder = folder();
     let path = file(&folder, "plants", format!("not a plant\n{ROSA}"));
@@ -222,7 +222,7 @@ fn check_failed_rows(process: &Process, name: &str, expected: &[(u32, u32)]) {
 }
 
 #[test]
-fn on_conflict_decides_about_taken_ids_and_failed_rows_are_listed_with_a_way_to_go_on() {
+fn on_conflict_decides_about_taken_ids_and_failed_rows_are_listed_with_a_way_to_continue() {
     let folder = folder();
     let good = "id,name,tag\n1,Rosa,\n2,Salix,\n";
     let wrong = format!("{good}x,Acer,\n3,,\n");
@@ -262,7 +262,7 @@ fn on_conflict_decides_about_taken_ids_and_failed_rows_are_listed_with_a_way_to_
 }
 
 #[test]
-fn rows_that_fail_and_are_not_listed_are_counted() {
+fn failed_rows_that_are_not_listed_are_counted() {
     let server = TestServer::start();
     let folder = folder();
     let path = file(&folder, "plants.ndjson", "{\n".repeat(ERRORS_MAX + 2345));
@@ -275,7 +275,7 @@ fn rows_that_fail_and_are_not_listed_are_counted() {
 }
 
 #[test]
-fn the_flag_says_the_format_and_without_it_the_name_of_the_file() {
+fn the_format_is_that_of_the_flag_or_else_of_the_file_name() {
     let server = TestServer::start();
     let folder = folder();
     let csv = "id,name,tag\n1,Rosa,\n";
@@ -311,7 +311,7 @@ fn the_flag_says_the_format_and_without_it_the_name_of_the_file() {
 }
 
 #[test]
-fn an_export_for_spreadsheets_is_that_of_the_server() {
+fn an_export_for_spreadsheets_is_what_the_server_sends() {
     let mut plants = difficult_plants();
     plants.insert(1, NewPlant::new(i64::MIN + 1, &format!("={}", "x".repeat(254)), Some("@x;-y")));
     let server = server_with(&plants);
@@ -342,7 +342,7 @@ fn a_byte_order_mark_before_the_plants_of_a_file_is_skipped() {
 }
 
 #[test]
-fn an_array_of_json_is_imported_as_other_rows_are() {
+fn a_json_array_is_imported_like_other_formats() {
     let plants = difficult_plants();
     let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();
     let folder = folder();
@@ -363,7 +363,7 @@ fn an_array_of_json_is_imported_as_other_rows_are() {
 }
 
 #[test]
-fn a_url_may_have_a_path_and_a_slash_at_its_end() {
+fn a_url_may_have_a_path_and_a_trailing_slash() {
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let export = |url: &str| run(&Launch::new().arguments(["export", "--url", url]), 0).stdout();
     assert_eq!(export(&format!("http://{}/", server.address())), ROSA);
@@ -380,7 +380,7 @@ fn a_url_may_have_a_path_and_a_slash_at_its_end() {
 }
 
 #[test]
-fn a_url_at_which_there_is_no_such_operation_ends_with_64() {
+fn a_url_without_the_operation_ends_with_64() {
     let server = TestServer::start();
     let folder = folder();
     let path = file(&folder, "plants.csv", "id,name,tag\n");
@@ -438,7 +438,7 @@ fn a_token_that_cannot_be_sent_ends_with_78_and_is_not_shown() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_ends_with_78() {
+fn a_refused_token_ends_with_78() {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let server = TestServer::start_prepared(launch, "data", write_tokens_file);
     let folder = folder();
@@ -470,12 +470,12 @@ fn an_import_with_a_wrong_token_ends_before_it_reads() {
     let server = TestServer::start();
     let launch = command(server.address(), &["import", "-"]).environment("PLANTD_TOKEN", "wrong");
 
-    // Standard input has no end, or no beginning.
+    // One standard input has no end, the other never gets a byte.
     let endless = endless_pipe(ROSA);
     ended(launch.spawn_reading(endless), CONFIGURATION);
     let (quiet, _writer) = io::pipe().expect("a pipe can be made");
     ended(launch.spawn_reading(quiet), CONFIGURATION);
-    // Standard input is left for the next reader.
+    // The command leaves its standard input to the next reader.
     let folder = folder();
     let mut source = File::open(file(&folder, "plants", ROSA)).unwrap();
     ended(launch.spawn_reading(source.try_clone().unwrap()), CONFIGURATION);
@@ -585,7 +585,7 @@ fn an_export_replaces_a_file_and_keeps_its_permissions() {
     }
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left behind");
-    // A name without a folder is in the current one.
+    // A file name without a folder refers to the current folder.
     let launch = command(server.address(), &["export", "here.ndjson"]);
     run(&launch.current_folder(folder.path()), 0);
     assert_eq!(fs::read_to_string(folder.path().join("here.ndjson")).unwrap(), ROSA);
@@ -608,7 +608,7 @@ fn an_export_to_a_device_or_a_pipe_goes_there() {
     assert_eq!(reader.join().unwrap().unwrap(), "id,name,tag\n1,Rosa,\n");
 }
 
-/// Asserts that an export ends with 74 and these words, and leaves its file as it was, or none where there was none.
+/// Asserts that an export ends with 74 and these words, and leaves its file as it was, or absent.
 #[track_caller]
 fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     let folder = folder();
@@ -632,7 +632,7 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
         format!("{chunked}8\r\n{{\"id\":1,\r\n"),
         format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n"),
         format!("{chunked}17\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n\r\n0"),
-        // Shorter than its length, and ended by the close of the connection.
+        // Shorter than its length, ended by the close of the connection.
         format!("{head}Content-Length: 100\r\n\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
         format!("{head}\r\n{{\"id\":1,\"name\":\"Rosa\"}}\n"),
         // No answer.
@@ -645,13 +645,13 @@ fn an_export_that_breaks_off_ends_with_74_and_leaves_the_file_unchanged() {
         });
         let url = format!("http://{}", server.address);
         check_no_export(server.address, &[&url], "plants.ndjson");
-        // Some of the plants may be on standard output.
+        // Some plants may be on standard output already.
         let stderr = run(&command(server.address, &["export"]), IO).stderr();
         assert!(stderr.starts_with("error: ") && !stderr.contains("exported"), "{stderr}");
     }
 }
 
-/// A server that answers an export with these bytes, and a list of what follows with this status and body.
+/// A server that answers an export with these bytes, and the list of the plants after it with this status and body.
 fn exporting_raw(export: String, following: (&'static str, &'static str)) -> FakeServer {
     FakeServer::start(move |head, stream| {
         if head.contains("/plants/export") {
@@ -662,7 +662,7 @@ fn exporting_raw(export: String, following: (&'static str, &'static str)) -> Fak
     })
 }
 
-/// A server that exports these rows, and answers a list of what follows them with this status and body.
+/// A server that exports these rows, and answers the list of the plants after them with this status and body.
 fn exporting(
     content_type: &str,
     rows: &str,
@@ -682,15 +682,15 @@ fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchan
     let json = |rows: &str| of(EXPORT_OF_TWO, rows);
     let csv = |rows: &str| of(CSV_OF_TWO, &format!("id,name,tag\n{rows}"));
     for ((content_type, rows), following, words) in [
-        // Between two rows: only the list of the plants that follow reveals the cut.
+        // Between two rows, which only the list of the following plants reveals.
         (json(ROSA), two_follow, ["1 of 2 plants", ""]),
         (json(""), two_follow, ["0 of 2 plants", ""]),
         (csv("1,Rosa,\n"), two_follow, ["1 of 2 plants", ""]),
-        // The list of the plants that follow gets no answer.
+        // The list of the following plants gets no answer.
         (json(TWO_ROWS), error, ["shutting down", ""]),
         (json(TWO_ROWS), ("200 OK", "[{\"id\":3"), ["checked", ""]),
         (json(TWO_ROWS), ("200 OK", ""), ["checked", ""]),
-        // The same page follows repeatedly.
+        // The same page is listed again and again.
         (json(TWO_ROWS), two_follow, ["ascending", ""]),
         // Within a row.
         (json(ROSA.trim_end()), end, ["within a row", ""]),
@@ -712,7 +712,7 @@ fn an_export_that_was_truncated_silently_ends_with_74_and_leaves_the_file_unchan
         (json(&format!("{SALIX}{ROSA}")), end, ["line 2", "plant 1 behind the plant 2"]),
         (csv("1,Rosa,\n<html>\n2,Salix,\n"), end, ["line 3", "no plant"]),
         (csv("1,Rosa,\n1,Rosa,\n"), end, ["line 3", "plant 1 behind the plant 1"]),
-        // A quoted cell may hold a line end, and a name may not.
+        // A quoted cell may contain a line end, but a name may not.
         (csv("1,\"Ro\nsa\",\n2,Salix,\n"), end, ["line 2", "no plant"]),
         (csv("1,\"Rosa,\n2,Salix,\n"), end, ["line 2", "no plant"]),
     ] {
@@ -758,13 +758,13 @@ fn an_export_without_a_declared_end_is_refused() {
 
 #[test]
 fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
-    // The default of older versions of nginx.
+    // The default of older nginx versions.
     const HTTP_1_0: &str = "proxy_http_version 1.0;";
     let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
     let nginx = Nginx::in_front_of(server.address(), HTTP_1_0);
     check_no_export(nginx.address(), &["HTTP/1.1", "1008"], "plants.ndjson");
 
-    // An older server exports over HTTP/1.0, where a cut is not noticed.
+    // An older server exports over HTTP/1.0, which hides a cut.
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {EXPORT_OF_TWO}\r\n\r\n{ROSA}");
     let server = exporting_raw(answer, ("200 OK", "[{\"id\":2,\"name\":\"Salix\"}]"));
     let nginx = Nginx::in_front_of(server.address, HTTP_1_0);
@@ -772,14 +772,14 @@ fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
 }
 
 #[test]
-fn plants_that_come_and_go_at_the_end_of_an_export_do_not_fail_it() {
+fn plants_created_or_deleted_at_the_end_of_an_export_do_not_fail_it() {
     let created = "[{\"id\":3,\"name\":\"Salix\"},{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}]";
     let created_row = "{\"id\":3,\"name\":\"Salix\"}\n{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}\n";
     for (rows, following, expected) in [
-        // The second plant was deleted before the export came to it.
+        // The second plant was deleted before the export reached it.
         (ROSA, "[]", ROSA.to_owned()),
         ("", "[]", String::new()),
-        // Two plants were created behind the last one.
+        // Two plants were created after the last one.
         (TWO_ROWS, created, format!("{TWO_ROWS}{created_row}")),
     ] {
         let server = FakeServer::start(move |head, stream| {
@@ -836,7 +836,7 @@ fn an_answer_that_is_not_from_plantd_ends_without_a_file() {
 }
 
 #[test]
-fn what_a_server_says_cannot_steer_the_terminal() {
+fn the_text_of_a_server_cannot_control_the_terminal() {
     let body = r#"{"error":1234,"message":"red \u001b[31m alarm\u0007\r\n\u009b2J"}"#;
     let server = FakeServer::start(move |_, stream| answer(stream, "400 Bad Request", JSON, body));
     let stderr = run(&command(server.address, &["export"]), USAGE).stderr();
@@ -844,7 +844,7 @@ fn what_a_server_says_cannot_steer_the_terminal() {
     assert!(!stderr.trim_end_matches('\n').contains(char::is_control), "{stderr:?}");
 }
 
-/// A server that reads this many bytes of an import, and then sends this answer.
+/// A server that reads this many bytes of an import, and then answers.
 fn importing(bytes: u64, import_answer: String) -> FakeServer {
     FakeServer::start(move |head, stream| {
         // A request without plants precedes an import.
@@ -857,7 +857,7 @@ fn importing(bytes: u64, import_answer: String) -> FakeServer {
 }
 
 #[test]
-fn an_import_that_is_cut_ends_with_74_and_says_how_to_go_on() {
+fn an_import_that_breaks_off_ends_with_74_and_says_how_to_continue() {
     let server = importing(1_000_000, String::new());
     let folder = folder();
     let path = file(&folder, "plants.ndjson", ROSA.repeat(2_000_000));

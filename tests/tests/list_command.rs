@@ -260,7 +260,7 @@ fn a_reader_that_has_read_enough_or_a_full_disk_ends_it_with_74() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_ends_it_with_78() {
+fn a_refused_token_ends_the_command_with_78() {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let server = TestServer::start_prepared(launch, "data", write_tokens_file);
     server.client().with_token("writer").create(1, "Rosa", None).assert_plant("Rosa", None);

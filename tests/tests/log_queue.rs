@@ -1,4 +1,4 @@
-//! The log while nobody reads it.
+//! A server whose log nobody reads.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,7 +20,7 @@ const SOME: i64 = 2_000;
 /// A pipe that nobody reads yet.
 struct UnreadPipe {
     folder: TempDir,
-    /// Both ends, so that the program can open its own before there is a reader.
+    /// Both ends, so that the program can open the pipe before there is a reader.
     _held: File,
 }
 
@@ -38,7 +38,7 @@ impl UnreadPipe {
         self.folder.path().join("log")
     }
 
-    /// Reads all that is written until the program has ended.
+    /// Reads everything until the program has ended.
     fn read(self) -> JoinHandle<String> {
         let mut reader = File::open(self.path()).expect("it is there");
         thread::spawn(move || {
@@ -98,7 +98,7 @@ fn a_log_that_nobody_reads_stalls_nothing_and_its_lost_lines_are_counted_once_it
     let log = log.join().expect("it reads");
     let (dropped, logged_creates) = (dropped(&log), logged(&log, " POST /plants 200 "));
     assert!(dropped > 0 && logged_creates > 0, "{dropped} dropped, {logged_creates} logged");
-    // The line of the scrape comes after its answer. Being short, the line fits in some full queues.
+    // The scrape is logged after its answer. Its short line fits into some full queues.
     let dropped_creates = dropped - (1 - logged(&log, " GET /metrics 200 "));
     assert_eq!(dropped_creates + logged_creates, MANY);
     assert_eq!(told, dropped_creates as f64, "the metric differs from the log");
@@ -116,7 +116,7 @@ fn a_server_whose_log_is_never_read_ends_with_0() {
 }
 
 #[test]
-fn an_error_is_in_the_log_even_if_it_came_while_lines_were_dropped() {
+fn an_error_is_logged_even_while_other_lines_are_dropped() {
     let pipe = UnreadPipe::new();
     let faults = format!("in-handler={}*off->1*panic(the lost error)->off", MANY - 1);
     let launch = Launch::new().faults(&faults).standard_error(&pipe.path());

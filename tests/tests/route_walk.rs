@@ -1,4 +1,4 @@
-//! Every route of the router, with every bad credential. A new route is walked too.
+//! Requests every route of the router with every bad credential, and so any new route too.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,7 @@ use plant_http::Scope;
 use plant_http::internal::{RouteInfo, routes};
 use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_token, wait_until};
 
-/// The paths that need no token, because they are not operations of the store. Add a new open path here by
-/// hand.
+/// The paths that need no token, because they are not operations of the store. A new one must be added here.
 const OPEN_PATHS: [&str; 41] = [
     "/",
     "/livez",
@@ -52,9 +51,9 @@ const OPEN_PATHS: [&str; 41] = [
     "/app/tag_dialog.js",
 ];
 
-/// All methods but OPTIONS, which needs no token, and two that no route has.
+/// All methods but OPTIONS, which needs no token, and two methods that no route has.
 const ALL_METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"];
-/// Paths that are not served, and need a token too.
+/// Paths that are not served but need a token all the same.
 const UNKNOWN_PATHS: [&str; 8] = [
     "//",
     "/nowhere",
@@ -68,7 +67,7 @@ const UNKNOWN_PATHS: [&str; 8] = [
 
 const REALM: &str = r#"Bearer realm="plant-store""#;
 
-/// The status, the number of the error, and the error code of the challenge (RFC 6750, section 3.1).
+/// The status, the error number, and the error code of the challenge (RFC 6750, section 3.1).
 type Refusal = (u16, i32, Option<&'static str>);
 
 const NONE: Refusal = (401, 2001, None);
@@ -93,7 +92,7 @@ struct Walk {
     reader: String,
     writer: String,
     bad: Vec<BadCredential>,
-    /// More of them, for one route.
+    /// More bad credentials, for one route only.
     odd: Vec<BadCredential>,
 }
 
@@ -232,7 +231,7 @@ fn too_little(token: &str) -> BadCredential {
     BadCredential { name, query, lines, refusal: TOO_LITTLE }
 }
 
-/// The scope that a method needs at a path; `None` if a token with any scope will do.
+/// The scope that a method needs at a path; `None` if a token of any scope will do.
 fn scope_of(method: &str, path: &str) -> Option<Scope> {
     match (is_read(method), path) {
         (true, "/token") => None,
@@ -289,7 +288,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
         let lines = authorization(format!("{scheme} {}", walk.reader));
         assert_eq!(walk.send("GET", "/plants", &lines).plants(), before, "{scheme}");
     }
-    // With a good token, each route gives its own answer.
+    // A good token gets the answer of the route itself.
     for route in &routes {
         for method in methods(route) {
             let answer = walk.assert_let_in(method, &target(route.path), &walk.writer);
@@ -303,7 +302,7 @@ fn no_route_answers_without_a_token_of_its_scope() {
 }
 
 #[test]
-fn the_paths_that_need_no_token_are_those_that_should_not() {
+fn exactly_the_open_paths_need_no_token() {
     let walk = Walk::new();
     let open: BTreeSet<&str> = routes()
         .into_iter()

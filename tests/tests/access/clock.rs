@@ -7,8 +7,7 @@ use plantd_tests::{
 
 const HOUR: i64 = 3600;
 
-/// Times outside the range of dates: before 1970, on the last day of 9999, a thousand years later, and long
-/// after.
+/// Times outside the range of dates: before 1970, the last day of 9999, a thousand years later, and the far future.
 const NO_DATES: [i64; 4] = [-1_000_000, 253_402_290_000, 284_989_000_000, 1_000_000_000_000_000];
 
 #[test]
@@ -41,7 +40,7 @@ fn a_server_keeps_running_with_any_clock() {
         let lines = || server.stderr().lines().filter(|line| line.contains("/plants")).count();
         let before = lines();
         for _ in 0..8 {
-            // Each is on its own connection, so every worker gets one.
+            // Each request has its own connection, so that every worker gets one.
             let status = server.client().put(id, &replacement_body("Rosa", None)).status;
             assert!([200, 201].contains(&status), "{time}: {status}: {}", server.stderr());
         }

@@ -23,7 +23,7 @@ fn exhaust(server: &TestServer, token: &str) -> Answer {
 }
 
 #[test]
-fn a_token_over_its_rate_is_2004_and_goes_on_when_it_has_waited() {
+fn a_token_over_its_rate_is_2004_until_it_has_waited() {
     let server = server("1");
     let answer = exhaust(&server, TOKEN);
     let message = answer.assert_error(429, 2004);
@@ -46,7 +46,7 @@ fn each_token_has_a_rate_of_its_own_and_open_paths_have_none() {
 }
 
 #[test]
-fn a_request_that_asks_before_it_sends_is_one_request() {
+fn a_request_with_expect_100_continue_counts_once() {
     let server = server("1");
     let body = plant_body(1, "Rosa", None);
     let lines = format!(

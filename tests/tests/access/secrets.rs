@@ -8,7 +8,7 @@ use plantd_tests::{
     token_command, wait_until,
 };
 
-/// A log that contains this many consecutive characters of a secret leaks it.
+/// This many consecutive characters of a secret in an output count as a leak.
 const TELLING: usize = 12;
 
 const OF_ENVIRONMENT: &str = "a-token-of-the-environment-0123456789";
@@ -30,7 +30,7 @@ impl Run {
         self.said.push((by.to_owned(), what));
     }
 
-    /// Keeps the output of a process that ends by itself.
+    /// Waits for the end of a process, and keeps its output.
     fn ended(&mut self, by: &str, mut process: Process) {
         process.wait_for_exit();
         self.said(by, process.stdout() + &process.stderr());
@@ -40,7 +40,7 @@ impl Run {
     fn assert_kept(&self) {
         assert!(self.secrets.len() > 10 && self.said.len() > 20, "hardly anything was done");
         for secret in &self.secrets {
-            // The prefix of a token is no secret.
+            // The prefix of tokens is no secret.
             let telling = secret.strip_prefix("plantd_").unwrap_or(secret);
             for part in [&telling[..TELLING], &telling[telling.len() - TELLING..]] {
                 for (by, what) in &self.said {
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The most verbose log contains the lines of all other levels.
+/// The most verbose log level includes all others.
 #[test]
 fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     let mut run = Run::default();
@@ -75,7 +75,6 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     let mut server = TestServer::start_with(launch);
     let data = server.data().to_owned();
 
-    // Tokens are created and revoked.
     let tokens = [
         &["--name", "writer"][..],
         &["--name", "writer", "--expires", "90d"],
@@ -97,7 +96,7 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     let wrong = run.secret("not a token that can be sent");
     run.ended("a start", Launch::new().environment("PLANTD_TOKEN", wrong).data(&data).spawn());
 
-    // Requests contain them in every place where a client may put one.
+    // Requests have secrets wherever a client may put one.
     for token in tokens.iter().map(String::as_str).chain([OF_ENVIRONMENT]) {
         let altered = run.secret(format!("{}x", &token[..token.len() - 1]));
         for token in [token, &altered] {
@@ -146,7 +145,7 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     }
     fs::remove_file(&file).expect("it is ours");
 
-    // A token is in the place of its digest.
+    // A tokens file has a token in place of a digest.
     let path = data.join("tokens.json");
     let good = fs::read(&path).expect("reads");
     let token = &tokens[0];

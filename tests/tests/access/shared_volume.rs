@@ -10,8 +10,8 @@ use plantd_tests::{
     run_tool,
 };
 
-/// Gives a volume to a group, as the kubelet does at a mount: the group may read and write every file and folder, and new
-/// files in the folders are of the group.
+/// Gives a volume to a group, as the kubelet does at a mount: the group may read and write all files and folders, and
+/// new files inherit the group.
 #[track_caller]
 fn mount_for(group: u32, volume: &Path) {
     let script =
@@ -47,7 +47,7 @@ fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() 
     }
     assert_eq!(server.terminate().code(), Some(0));
 
-    // Neither other users nor a group that is in this folder by chance.
+    // Other users may not, and neither may a group that is not the server's.
     let tokens = data.join("tokens.json");
     for (folder_mode, file_mode) in [(0o2770, 0o664), (0o2770, 0o661), (0o770, 0o660)] {
         fs::set_permissions(&data, Permissions::from_mode(folder_mode)).expect("it is ours");
@@ -55,7 +55,6 @@ fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() 
         launch.assert_refused(CONFIGURATION, &["other users have permissions", "chmod 600"]);
     }
     if is_root_or_skipped("change the group to one of others") {
-        // A group that is not one of the server.
         mount_for(UNPRIVILEGED - 1, &data);
         fs::set_permissions(&data, Permissions::from_mode(0o2777)).expect("it is ours");
         launch.assert_refused(CONFIGURATION, &["other users have permissions"]);

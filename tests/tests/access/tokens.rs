@@ -16,7 +16,7 @@ use plantd_tests::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The id of a plant that no test makes.
+/// The id of a plant that no test creates.
 const NO_PLANT: i64 = -1;
 
 /// The beginning of a list.
@@ -35,7 +35,7 @@ fn server() -> TestServer {
     TestServer::start_with(launch())
 }
 
-/// The command fails with this exit code, and prints one line with these words.
+/// Asserts that the command fails with this exit code and one line that contains these words.
 #[track_caller]
 fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
     let said = launch.assert_refused(exit_code, words);
@@ -54,7 +54,7 @@ fn listed(launch: &Launch) -> String {
     process.stdout()
 }
 
-/// The lines of the list behind the first one, each as its words.
+/// The words of each line of `plantd token list`, without the header.
 #[track_caller]
 fn list(data: &Path) -> Vec<Vec<String>> {
     let stdout = listed(&token_command(data, &["list"]));
@@ -67,7 +67,7 @@ fn names(data: &Path) -> Vec<String> {
     list(data).into_iter().map(|mut words| words.remove(0)).collect()
 }
 
-/// Whether the server takes the token. A token that it does not take is 2002.
+/// Whether the server accepts the token. If not, asserts error 2002.
 #[track_caller]
 fn is_taken(client: &Client) -> bool {
     let answer = client.read(NO_PLANT);
@@ -77,7 +77,7 @@ fn is_taken(client: &Client) -> bool {
     answer.status == 404
 }
 
-/// Makes a token, and waits until the server takes it.
+/// Makes a token, and waits until the server accepts it.
 #[track_caller]
 fn client_of(server: &TestServer, name: &str) -> (Client, String) {
     let token = create_token(server.data(), &["--name", name]);
@@ -115,7 +115,7 @@ fn a_running_server_refuses_a_token_that_has_expired() {
 }
 
 #[test]
-fn tokens_of_one_name_are_in_force_together_until_the_older_ones_are_revoked() {
+fn tokens_of_one_name_are_all_valid_until_the_older_ones_are_revoked() {
     let server = server();
     let tokens = ["app", "app", "other", "app"]
         .map(|name| create_token(server.data(), &["--name", name]))
@@ -137,7 +137,7 @@ fn tokens_of_one_name_are_in_force_together_until_the_older_ones_are_revoked() {
 }
 
 #[test]
-fn the_tokens_file_may_lie_elsewhere_and_come_later() {
+fn the_tokens_file_may_be_elsewhere_and_appear_later() {
     let folder = folder();
     let path = folder.path().join("elsewhere.json");
     let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKENS", &path));
@@ -149,7 +149,7 @@ fn the_tokens_file_may_lie_elsewhere_and_come_later() {
 }
 
 #[test]
-fn a_link_that_is_changed_is_followed_as_in_a_mounted_secret() {
+fn a_tokens_file_that_is_a_link_is_followed_when_the_link_changes() {
     let folder = folder();
     let [old, new] = ["old", "new"].map(|name| {
         let token = create_token(&folder.path().join(name), &["--name", name]);
@@ -174,7 +174,7 @@ fn a_link_that_is_changed_is_followed_as_in_a_mounted_secret() {
 }
 
 #[test]
-fn a_tokens_file_that_is_disturbed_changes_nothing_for_a_running_server_and_the_log_says_so_once() {
+fn a_running_server_keeps_its_tokens_when_the_file_breaks_and_says_so_once() {
     type Disturbance = fn(&Path) -> io::Result<()>;
     let disturbances: [(&str, &str, Disturbance); 5] = [
         ("a broken file", "is broken at line 1", |path| {
@@ -244,7 +244,7 @@ fn a_mistyped_or_truncated_token_is_reported_as_such() {
 // A token that is revoked during a request.
 
 #[test]
-fn a_write_whose_token_is_revoked_before_its_body_has_come_is_refused_and_says_what_it_has_done() {
+fn a_write_whose_token_is_revoked_before_its_body_arrives_is_refused_and_says_what_was_done() {
     let server = server();
     let (reader, _) = client_of(&server, "reader");
     let row = |id| chunk(plant_body(id, "Rosa", None) + "\n");
@@ -275,7 +275,7 @@ fn a_write_whose_token_is_revoked_before_its_body_has_come_is_refused_and_says_w
 
 #[test]
 fn an_export_breaks_off_when_its_token_is_revoked() {
-    // More than the sockets' buffers take.
+    // More than the buffers of the sockets hold.
     const PLANTS: i64 = 10_000;
     let server = server();
     let (writer, _) = client_of(&server, "writer");
@@ -306,7 +306,7 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
 // The command.
 
 #[test]
-fn a_token_is_recognisable_and_only_its_digest_is_kept() {
+fn a_token_is_recognizable_and_only_its_digest_is_kept() {
     let folder = folder();
     let data = folder.path().join("data");
     let token = create_token(&data, &["--name", "first"]);
@@ -320,7 +320,7 @@ fn a_token_is_recognisable_and_only_its_digest_is_kept() {
     assert_eq!(mode(&data), 0o700);
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains(&token) && !text.contains(&token["plantd_".len()..]), "{text}");
-    // Nothing but the file and its lock stays behind.
+    // Only the file and its lock remain.
     let names = fs::read_dir(&data).unwrap().map(|file| file.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
@@ -369,7 +369,7 @@ fn the_list_shows_what_is_kept_of_each_token() {
 }
 
 #[test]
-fn a_killed_command_leaves_nothing_behind_that_is_in_the_way() {
+fn a_killed_command_does_not_block_the_next_one() {
     let folder = folder();
     let data = folder.path();
     let _ = create_token(data, &["--name", "mine"]);
@@ -421,7 +421,7 @@ fn tokens_that_are_made_at_the_same_time_are_all_kept() {
 }
 
 #[test]
-fn a_token_that_cannot_be_shown_is_not_made() {
+fn a_token_that_cannot_be_printed_is_not_kept() {
     let folder = folder();
     let _ = create_token(folder.path(), &["--name", "mine"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
@@ -455,7 +455,7 @@ fn a_full_disk_leaves_the_tokens_as_they_were() {
 }
 
 #[test]
-fn a_command_that_cannot_be_carried_out_is_refused_and_tells_no_token() {
+fn an_invalid_command_is_refused_and_reveals_no_token() {
     let folder = folder();
     let data = folder.path();
     let token = create_token(data, &["--name", "mine"]);
@@ -514,7 +514,7 @@ fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
         for command in &commands {
             set_mode(&path, mode);
             let said = command.assert_refused(CONFIGURATION, &["chmod 600"]);
-            // The command that the message shows helps.
+            // The command in the message solves the problem.
             let shown = said.split_once("chmod 600").map(|(_, path)| format!("chmod 600{path}"));
             let status = Command::new("sh").args(["-c", &shown.unwrap()]).status();
             assert!(status.unwrap().success(), "{said}");
@@ -587,11 +587,11 @@ fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
 
 // Files of other users.
 
-/// The content of a file that another user must not redirect the program to.
+/// The content of a file to which another user must not redirect the program.
 const VICTIM: &str = r#"{"tokens":[]}"#;
 
-/// A file that only the caller can read, and a folder beside it. If the caller is root, the folder and all
-/// files in it belong to another user.
+/// A file that only the caller can read, and a folder beside it. If the caller is root, the folder and its files
+/// belong to another user.
 struct Trap {
     folder: TempDir,
     victim: PathBuf,
@@ -609,7 +609,7 @@ impl Trap {
         trap
     }
 
-    /// Makes a folder of the other user in the folder.
+    /// Makes a folder that belongs to the other user.
     fn make_folder(&self, name: &str) {
         let path = self.data.join(name);
         fs::create_dir(&path).expect("a folder can be made");
@@ -631,7 +631,7 @@ impl Trap {
         }
     }
 
-    /// The program refuses, and names the file. The caller's own file is unchanged.
+    /// Asserts that the program refuses, names the file, and leaves the caller's own file unchanged.
     #[track_caller]
     fn check(&self, launch: &Launch, name: &str, exit_codes: &[i32]) {
         let look = || {
@@ -667,7 +667,7 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
         trap.link(&trap.data.join("first-run-token"));
         trap.check(&serve(&trap), "first-run-token", &[IO]);
     }
-    // The lock may also be a file of the caller that now belongs to the other user.
+    // The lock may also be a file of the caller that another user now owns.
     let baits: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
     for run in [create, serve] {
         for lay in baits {
@@ -676,7 +676,7 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
             trap.check(&run(&trap), LOCK, &[IO, CONFIGURATION]);
         }
     }
-    // The files of a database that is not there yet.
+    // Files of a database that does not exist yet.
     for name in ["plants/lock", "plants/journal.0", "plants/journal.1"] {
         for (lay, is_refused) in [(baits[0], true), (baits[1], false)] {
             let trap = Trap::new();
@@ -707,7 +707,7 @@ fn a_file_that_root_makes_in_the_folder_of_another_user_belongs_to_that_user() {
         assert_eq!((metadata.uid(), metadata.gid()), (UNPRIVILEGED, UNPRIVILEGED), "{name}");
         assert_eq!(metadata.mode() & 0o777, 0o600, "{name}");
     }
-    // The second time, files of that user exist.
+    // The second time, that user's files exist.
     let _ = create_token(&trap.data, &["--name", "other"]);
     assert_eq!(names(&trap.data), ["mine", "other"]);
 }

@@ -1,4 +1,4 @@
-//! Clients that people use, across kills of the server.
+//! Widely used client libraries, across kills of the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,10 +22,10 @@ const KILLS: usize = 4;
 /// How many events the client receives before each kill, at least.
 const EVENTS: usize = 20;
 
-/// The pause after each create, so that a test has thousands of them and not hundreds of thousands.
+/// The pause after each create, so that a test makes thousands of events, not hundreds of thousands.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Creates plants until it is told to end. Repeats a create that was not answered.
+/// Creates plants until `is_over`. Repeats creates that were not answered.
 fn create_across_kills(client: &Client, is_over: &AtomicBool) {
     for id in (1..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
         let headers = [("content-type", "application/json")];
@@ -33,7 +33,7 @@ fn create_across_kills(client: &Client, is_over: &AtomicBool) {
             let answer = client.try_send("POST", "/plants", &headers, plant_body(id, "Rosa", None));
             let Ok(answer) = answer else { return false };
             if answer.status != 200 {
-                // A create before the kill was committed, though it was not answered.
+                // The create was committed before the kill, but not answered.
                 answer.assert_error(400, 3001);
             }
             true
@@ -94,7 +94,7 @@ fn assert_has_every_event(
     follower
 }
 
-/// Follows directly, and through a proxy. `program` makes the command anew for each.
+/// Asserts this for a client that connects directly, and for one behind a proxy. `program` makes each command.
 #[track_caller]
 fn assert_clients(program: impl Fn() -> Command + Sync) -> String {
     let start = || {
@@ -114,7 +114,7 @@ fn assert_clients(program: impl Fn() -> Command + Sync) -> String {
     })
 }
 
-/// The folder of the programs, which finds the packages for Node.
+/// A folder with the programs, in which Node finds the packages.
 fn programs(node: &Toolbox) -> io::Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let programs = folder.path().join("events");
@@ -132,7 +132,7 @@ fn an_event_source_has_every_event_once_across_kills_directly_and_through_nginx(
         node.arg(folder.path().join("events/follow.mjs"));
         node
     });
-    // Only an answer of a proxy ends an `EventSource` for good.
+    // Only an answer by the proxy ends an `EventSource` for good.
     assert!(!printed.contains("closed"), "the client did not connect again by itself: {printed}");
 }
 

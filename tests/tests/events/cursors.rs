@@ -10,7 +10,7 @@ use super::{changes, create_all, page};
 #[test]
 fn a_cursor_of_another_store_is_refused() {
     let [server, other] = [(); 2].map(|()| TestServer::start());
-    // Even a cursor before all events, and one with a number that this store has too.
+    // Even a cursor before all events, and one whose number this store has too.
     let mut cursors = vec![newest_cursor(&other.client())];
     create_all(&server.client(), 1..=3);
     create_all(&other.client(), 1..=3);
@@ -31,7 +31,7 @@ fn a_cursor_ahead_of_the_store_is_refused_and_so_is_one_of_no_store() {
     for ahead in [number + 1_000_000_000, u64::MAX / 2, u64::MAX] {
         assert_cursor_refused(&server.client(), &format!("{ahead}-{log}"));
     }
-    // The cursor of no log at all.
+    // A cursor of no log at all.
     assert_cursor_refused(&server.client(), &format!("{number}-0"));
 }
 
@@ -74,7 +74,7 @@ fn a_page_of_the_oldest_events_is_never_refused_while_events_are_forgotten() {
     wait_until("events to be forgotten several times", || {
         id += 1;
         create_all(&client, [id]);
-        // PostgreSQL forgets at a moment that no client sees, between or during these reads.
+        // In PostgreSQL, forgetting happens at any moment between or during these reads.
         for _ in 0..20 {
             let events = page(&client, "").events();
             assert!(events.is_sorted_by_key(|event| event.id), "{events:?}");
@@ -93,7 +93,7 @@ fn young_events_are_kept_however_many_there_are() {
     let kept = all_events(&server.client(), "");
     assert_eq!(kept.len(), 20, "{kept:?}");
 
-    // With the age alone changed, all but one are forgotten.
+    // With only the age changed, all events but one are forgotten.
     let mut server = server;
     assert_eq!(server.terminate().code(), Some(0));
     let arguments = ["--keep-events", "1", "--keep-events-for", "0s"];

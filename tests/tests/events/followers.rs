@@ -1,4 +1,4 @@
-//! How many clients may follow, and what one that does not read costs the others.
+//! How many clients may follow, and what a client that does not read costs the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn the_follower_above_the_limit_is_refused_until_another_one_leaves() {
             assert_full(&try_stream(connect()).expect_err("a third place"));
         }
         assert_full(&page(&client, "after=now&wait=50"));
-        // A page that does not wait needs no place.
+        // A page that does not wait takes no place.
         assert_eq!(page(&client, "after=now").events(), []);
         assert_eq!(page(&client, "").events(), []);
 
@@ -70,9 +70,8 @@ fn a_client_that_stops_sending_has_left_and_its_stream_ends() {
     connection.wait_for_close();
 }
 
-/// What stands behind a request keeps no place for a client that has gone.
 #[test]
-fn the_place_of_a_client_that_leaves_is_free_also_if_bytes_follow_its_request() {
+fn a_client_that_leaves_frees_its_place_even_if_bytes_follow_its_request() {
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
     for behind in ["", "\r\n", "X", &raw_head("GET /plants/1", "")] {
         for request in [
@@ -93,7 +92,7 @@ fn the_place_of_a_client_that_leaves_is_free_also_if_bytes_follow_its_request() 
 }
 
 #[test]
-fn a_client_that_sends_more_than_the_server_reads_ahead_gets_the_end_of_its_answer() {
+fn a_client_that_sends_more_than_the_server_reads_ahead_gets_its_answer_without_a_wait() {
     const FURTHER: usize = 300;
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
     let behind = raw_head("GET /plants/1", "").repeat(FURTHER);
@@ -105,7 +104,7 @@ fn a_client_that_sends_more_than_the_server_reads_ahead_gets_the_end_of_its_answ
     for _ in 0..FURTHER {
         assert_eq!(page.receive().status, 404);
     }
-    // With nothing behind it, a page waits.
+    // A page with no request after it waits.
     let begun = Instant::now();
     page.send(raw_head("GET /events?after=now&wait=1", ""));
     assert_eq!(page.receive().status, 200);
@@ -122,16 +121,16 @@ fn a_client_that_sends_more_than_the_server_reads_ahead_gets_the_end_of_its_answ
 }
 
 #[test]
-fn a_limit_of_none_refuses_every_follower_and_no_page() {
+fn a_limit_of_zero_refuses_every_follower_but_no_page() {
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "0"]));
     create_all(&server.client(), [1]);
     assert_full(&try_stream(server.connect()).expect_err("a place"));
     assert_full(&page(&server.client(), "after=now&wait=1"));
-    // There is an event, so nothing waits.
+    // The page has an event, so it does not wait.
     assert_eq!(page(&server.client(), "wait=50").events().len(), 1);
 }
 
-/// Imports plants with the longest names and tags, whose events have 2 kB each.
+/// Imports plants with the longest names and tags, whose events take 2 kB each.
 #[track_caller]
 fn import_long_plants(client: &Client, count: i64) {
     let long = "𝒑".repeat(255);
@@ -143,12 +142,12 @@ fn import_long_plants(client: &Client, count: i64) {
 #[test]
 fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
     const PLANTS: i64 = 30_000;
-    // Half of what the events have; a page of them has 2 MB.
+    // Half the size of all events; a page of them takes 2 MB.
     const MAX_KIB: u64 = 30 * 1024;
     let mut server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
     let client = server.client();
     import_long_plants(&client, PLANTS);
-    // What the tables keep in memory of the plants that were read is no cost of the follower.
+    // Fills the cache of the tables, so that it does not count as a cost of the follower.
     let read = all_events(&client, "plants=true&limit=1000");
     assert_eq!(i64::try_from(read.len()), Ok(PLANTS));
     let mut other = EventStream::open(server.connect(), "after=now");
@@ -177,7 +176,7 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
 
 #[test]
 fn a_slow_follower_gets_every_event() {
-    // More than the buffers of the sockets take.
+    // More than the buffers of the sockets hold.
     const PLANTS: i64 = 10_000;
     let server = TestServer::start();
     let mut slow = EventStream::open(server.connect(), "plants=true");

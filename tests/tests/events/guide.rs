@@ -1,4 +1,4 @@
-//! The programs in the guide that keep a copy of the store.
+//! The programs in the API guide that keep a copy of the store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The names and tags of all plants, by their ids as text.
 type Plants = BTreeMap<String, (String, Option<String>)>;
 
-/// The store, by its own list.
+/// The plants of the store, by its list.
 #[track_caller]
 fn plants_of(server: &TestServer) -> Plants {
     let list = server.client().get("/plants?limit=1000").json();
@@ -26,8 +26,9 @@ fn name_and_tag(plant: &Value) -> (String, Option<String>) {
     (text("name").expect("a name"), text("tag"))
 }
 
-/// Asserts that the guide's program in this language keeps a copy that is equal to the store, across kills of the server
-/// and after events were forgotten. The program gets this file name; `read_copy` returns its copy, if there is one.
+/// Asserts that the guide's program in this language keeps a copy equal to the store, across kills of the server and
+/// after events were forgotten. The program is stored under this file name; `read_copy` returns its copy, if there is
+/// one.
 #[track_caller]
 fn assert_keeps_a_copy(
     language: &str,

@@ -1,4 +1,4 @@
-//! A copy of the store that is made while clients write, and kept up to date by events.
+//! Copies of the store that are made while clients write, and kept up to date by events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,11 +11,11 @@ use plantd_tests::{
 
 use super::{changes, create_all, page};
 
-/// Plants that exist before the copies are made, so that a read takes a while.
+/// Plants that exist before the copies, so that a read takes a while.
 const PLANTS: i64 = 3_000;
 
-/// How many copies are made of each kind. A cursor taken too late loses only the events of a moment, so one copy would
-/// rarely show it.
+/// How many copies are made of each kind. A cursor taken too late loses only the events of an instant, so a single
+/// copy would rarely show that.
 const COPIES: usize = 20;
 
 /// How many clients write.
@@ -44,10 +44,10 @@ impl PlantCopy {
     }
 }
 
-/// Changes plants until it is told to end, each one once: no later event makes up for one that a copy has missed.
+/// Changes each plant at most once, until `is_over`: no later event may hide that a copy has missed one.
 fn write(client: &Client, numbers: impl Iterator<Item = i64>, is_over: &AtomicBool) {
     for number in numbers.take_while(|_| !is_over.load(Ordering::Relaxed)) {
-        // A read has passed the first plants of the store early, and comes to the last ones late.
+        // Reads pass the first ids early and the last ids late.
         client.create(-number, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
         client.create(PLANTS + number, "Rosa", None).assert_plant("Rosa", None);
         if number < PLANTS / 2 {

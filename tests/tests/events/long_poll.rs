@@ -9,7 +9,7 @@ use plantd_tests::{
 
 use super::{changes, create_all, page};
 
-/// A request that waits for the next event as long as a request may.
+/// Sends a request that waits for the next event for as long as a request may.
 #[track_caller]
 fn poll(server: &TestServer, query: &str) -> Connection {
     let mut connection = server.connect();
@@ -17,7 +17,7 @@ fn poll(server: &TestServer, query: &str) -> Connection {
     connection
 }
 
-/// The longest time a poll may take that does not wait for its own end.
+/// The longest time for a poll that must not wait until its timeout.
 const SOON: Duration = Duration::from_secs(40);
 
 #[test]
@@ -56,7 +56,7 @@ fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
 }
 
 #[test]
-fn a_poll_without_an_event_is_an_empty_page_after_its_time_and_its_link_leads_on() {
+fn a_poll_without_an_event_times_out_as_an_empty_page_whose_link_leads_on() {
     let server = TestServer::start();
     let client = server.client();
     create_all(&client, [1]);
@@ -84,7 +84,7 @@ fn head_does_not_wait() {
 }
 
 #[test]
-fn a_request_behind_a_poll_on_its_connection_is_answered_after_it() {
+fn a_request_pipelined_after_a_poll_is_answered_after_it() {
     let server = TestServer::start();
     let mut connection = poll(&server, "after=now");
     connection.send(raw_head("GET /events?after=now", ""));
@@ -124,7 +124,7 @@ fn a_drain_answers_polls_at_once_and_loses_no_event() {
 }
 
 #[test]
-fn a_killed_server_breaks_polls_off_and_they_can_be_repeated() {
+fn polls_that_a_kill_breaks_off_can_be_repeated() {
     let mut server = TestServer::start();
     let after = format!("after={}", newest_cursor(&server.client()));
     let mut waiting = poll(&server, &after);
@@ -139,7 +139,7 @@ fn a_killed_server_breaks_polls_off_and_they_can_be_repeated() {
 }
 
 #[test]
-fn a_poll_gives_its_place_up_when_it_is_answered_and_when_its_client_leaves() {
+fn a_poll_frees_its_place_when_it_is_answered_and_when_its_client_leaves() {
     let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
     let client = server.client();
     for _ in 0..3 {

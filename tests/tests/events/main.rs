@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use plantd_tests::{Answer, Client, Event};
 
-/// After this time without an event, a stream has a bookmark.
+/// A stream without events gets a bookmark after this time.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Creates plants with these ids.

@@ -40,7 +40,7 @@ fn a_page_of_an_empty_store_is_empty_and_its_link_leads_to_the_first_event() {
 }
 
 #[test]
-fn every_change_is_one_event_in_the_order_of_the_changes_and_a_change_of_nothing_is_none() {
+fn every_change_is_one_event_in_order_and_a_no_op_is_none() {
     let server = TestServer::start();
     let client = server.client();
     client.create(2, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
@@ -48,7 +48,7 @@ fn every_change_is_one_event_in_the_order_of_the_changes_and_a_change_of_nothing
     client.put(3, &replacement_body("Salix", None)).assert_made("Salix", None);
     client.put(2, &replacement_body("Rosa alba", None)).assert_plant("Rosa alba", None);
     client.patch(-1, r#"{"tag":"y"}"#).assert_plant("Abies", Some("y"));
-    // None of these changes anything.
+    // None of these writes changes a plant.
     client.put(2, &replacement_body("Rosa alba", None)).assert_plant("Rosa alba", None);
     client.patch(-1, r#"{"tag":"y"}"#).assert_plant("Abies", Some("y"));
     client.patch(-1, "{}").assert_plant("Abies", Some("y"));
@@ -92,7 +92,7 @@ fn an_import_makes_an_event_for_each_plant_that_it_changes() {
 }
 
 #[test]
-fn a_page_has_100_events_unless_said_and_at_most_1000() {
+fn a_page_has_100_events_by_default_and_at_most_1000() {
     let server = TestServer::start();
     let client = server.client();
     plant_all(&server, PAGE_MAX_EVENTS + 1);
@@ -119,7 +119,7 @@ fn a_link_repeats_the_parameters_and_has_the_cursor_of_the_last_event() {
     let last = format!("after={}", answer.events()[1].cursor);
     assert_eq!(parameters, [&last, "limit=2", "plants=true", "wait=3"]);
     assert_eq!(changes(&client.get(&link).events()), [("created", 3), ("created", 4)]);
-    // Each event has the cursor behind itself.
+    // The cursor of an event leads to the next one.
     for (event, next) in page(&client, "").events().iter().zip(2..) {
         let behind = page(&client, &format!("limit=1&after={}", event.cursor));
         let wanted = if next > 5 { vec![] } else { vec![("created", next)] };
@@ -128,7 +128,7 @@ fn a_link_repeats_the_parameters_and_has_the_cursor_of_the_last_event() {
 }
 
 #[test]
-fn after_now_is_behind_all_events_and_before_the_next_one() {
+fn after_now_skips_all_events_but_not_the_next_one() {
     let server = TestServer::start();
     let client = server.client();
     create_all(&client, [1, 2]);
@@ -157,7 +157,7 @@ fn the_time_of_an_event_is_that_of_its_change_in_utc_with_milliseconds() {
 }
 
 #[test]
-fn an_event_shows_the_plant_as_it_is_now_and_nothing_of_one_that_is_gone() {
+fn an_event_shows_the_current_plant_and_nothing_of_a_deleted_one() {
     let server = TestServer::start();
     let client = server.client();
     client.create(1, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
@@ -180,14 +180,14 @@ fn an_event_shows_the_plant_as_it_is_now_and_nothing_of_one_that_is_gone() {
     assert_eq!(shown("plants=true"), events(plant("Rosa alba", None), None));
     assert_eq!(shown("plants=false"), events(None, None));
     assert_eq!(shown(""), events(None, None));
-    // The plant that exists now, though the event says that the one before it is gone.
+    // The event of the deletion shows the plant that has the id now.
     client.create(2, "Salix", Some("z")).assert_plant("Salix", Some("z"));
     let all = events(plant("Rosa alba", None), plant("Salix", Some("z")));
     assert_eq!(shown("plants=true")[..4], all);
 }
 
 #[test]
-fn an_event_has_any_id_of_64_bits_exactly() {
+fn an_event_shows_every_64_bit_id_exactly() {
     let ids = [i64::MIN, i64::MAX, 0, -1, 9_007_199_254_740_993];
     let server = TestServer::start();
     for id in ids {

@@ -10,7 +10,7 @@ use plantd_tests::{
 use super::{HEARTBEAT, changes, create_all, page};
 
 #[test]
-fn a_stream_says_what_it_is_and_begins_with_a_time_to_wait_and_a_bookmark() {
+fn a_stream_has_its_headers_and_begins_with_a_retry_time_and_a_bookmark() {
     let server = TestServer::start();
     create_all(&server.client(), [1]);
     let cursor = newest_cursor(&server.client());
@@ -30,7 +30,7 @@ fn a_stream_says_what_it_is_and_begins_with_a_time_to_wait_and_a_bookmark() {
 }
 
 #[test]
-fn clients_are_told_different_times_to_wait() {
+fn streams_have_different_retry_times() {
     let server = TestServer::start();
     let retry_ms = || {
         let mut stream = EventStream::open(server.connect(), "");
@@ -88,13 +88,13 @@ fn a_silent_stream_has_a_bookmark_after_each_heartbeat() {
     assert!(begun.elapsed() < HEARTBEAT * 2, "it came too late");
     assert_eq!(bookmark.retry_ms, None);
     assert_eq!(bookmark.bookmark(), first);
-    // An event still comes after it.
+    // An event still arrives after the bookmark.
     create_all(&server.client(), [1]);
     assert_eq!(stream.next_event().change(), ("created", 1));
 }
 
 #[test]
-fn a_stream_goes_on_behind_last_event_id_which_wins_over_after() {
+fn a_stream_continues_after_last_event_id_which_overrides_after() {
     let server = TestServer::start();
     create_all(&server.client(), 1..=5);
     let events = all_events(&server.client(), "");
@@ -104,10 +104,10 @@ fn a_stream_goes_on_behind_last_event_id_which_wins_over_after() {
         let mut stream = EventStream::resume(server.connect(), query, third);
         assert_eq!(stream.next_events(2), events[3..], "{query}");
     }
-    // An empty one is none.
+    // An empty `Last-Event-ID` counts as none.
     let mut stream = EventStream::resume(server.connect(), &first, "");
     assert_eq!(stream.next_events(4), events[1..]);
-    // So does a page.
+    // The header also overrides `after` of a page.
     let lines = format!("Last-Event-ID: {third}\r\n");
     let mut connection = server.connect();
     connection.send(raw_head(&format!("GET /events?{first}"), &lines));
@@ -122,7 +122,7 @@ fn a_stream_goes_on_behind_last_event_id_which_wins_over_after() {
     let refused = EventStream::try_request(server.connect(), &request);
     let message = refused.expect_err("the stream began").assert_error(400, 1007);
     assert!(message.contains("more than once"), "{message}");
-    // So is a wrong parameter, though the header wins over it.
+    // A wrong parameter is refused, though the header overrides it.
     let request = stream_request("after=x", &lines);
     let refused = EventStream::try_request(server.connect(), &request);
     refused.expect_err("the stream began").assert_error(400, 1006);
@@ -177,7 +177,7 @@ fn head_of_a_stream_has_its_headers_and_no_body_and_takes_no_place() {
 }
 
 #[test]
-fn a_drain_ends_streams_with_a_bookmark_and_they_go_on_behind_it_after_the_restart() {
+fn a_drain_ends_streams_with_a_bookmark_from_which_they_resume_after_the_restart() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     authority.issue().write(folder.path());
@@ -193,7 +193,7 @@ fn a_drain_ends_streams_with_a_bookmark_and_they_go_on_behind_it_after_the_resta
             if is_tls { server.tls_client(&authority) } else { server.client() }
         };
         let request = |lines: &str| {
-            // An HTTP/1.0 client may ask for what cannot be: the body ends with the connection.
+            // HTTP/1.0 cannot honor `keep-alive` here: the body ends with the connection.
             let request = stream_request("", &format!("Connection: keep-alive\r\n{lines}"));
             if *transport == "HTTP/1.0" {
                 request.replacen("HTTP/1.1", transport, 1)

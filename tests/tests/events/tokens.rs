@@ -1,4 +1,4 @@
-//! What a follower's token means while the follower waits.
+//! Followers whose token is revoked or expires.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use plantd_tests::{
 
 use super::{HEARTBEAT, create_all, page};
 
-/// How long followers of a token may still go on when it has ended. A heartbeat comes later.
+/// How long followers may go on after the end of their token. A heartbeat comes later.
 const SOON: Duration = Duration::from_secs(10);
 
 /// The time that the documentation names, which a busy machine may sometimes miss.
@@ -28,8 +28,8 @@ fn reader(server: &TestServer, arguments: &[&str]) -> String {
     token
 }
 
-/// Asserts that followers with a token end soon after `end`, and those with another token do not. Returns how long the
-/// followers took to end.
+/// Asserts that followers with a token end soon after `end`, and those with another token do not. Returns how long
+/// that took.
 #[track_caller]
 fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) -> Duration {
     create_all(&server.client(), [1]);
@@ -59,7 +59,7 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) -
     });
     let took = begun.elapsed();
     assert!(took < SOON, "they ended after {took:?}");
-    // The client connects again, and the answer says why.
+    // A client that reconnects learns why.
     let request = stream_request("after=now", "").replace(TOKEN, token);
     let refused = EventStream::try_request(server.connect(), &request);
     refused.expect_err("the stream began").assert_error(401, 2002);
@@ -109,7 +109,7 @@ fn a_token_that_is_revoked_ends_a_stream_that_always_has_events() {
 }
 
 #[test]
-fn a_token_that_only_reads_may_follow_and_no_token_may_not() {
+fn a_read_token_may_follow_and_a_client_without_a_token_may_not() {
     let server = TestServer::start();
     let token = reader(&server, &[]);
     create_all(&server.client(), [1]);

@@ -20,7 +20,7 @@ fn wait_for_output(process: &mut Process, expected: &str) {
 }
 
 #[test]
-fn a_follower_prints_what_was_there_and_what_happens_next() {
+fn a_follower_prints_past_events_and_then_each_new_one() {
     let server = TestServer::start();
     let client = server.client();
     create(&client, 1);
@@ -29,7 +29,8 @@ fn a_follower_prints_what_was_there_and_what_happens_next() {
 
     let mut from_now = events(server.address(), &["--follow", "--after=now", "--plants"]).spawn();
     let old = first_cursor(&lines_of_page(&client, "")).to_owned();
-    // Its cursor is fixed with the first answer. The others are one to the other follower, and two to this test.
+    // The first answer fixes the cursor of this follower. Of the four answers, one is for the other follower, two for
+    // this test.
     wait_until("the first answer to the follower from now", || {
         server.stderr().matches(" GET /events 200 ").count() == 4
     });
@@ -73,7 +74,7 @@ fn a_follower_goes_on_after_kills_of_the_server_without_a_gap_and_without_a_repe
 }
 
 #[test]
-fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
+fn a_follower_resumes_after_the_last_printed_event_whatever_breaks() {
     let cut = page(&[2, 3], "3-ab");
     let cut_in_body = cut[..cut.len() - 10].to_owned();
     let cut_unnoticed = answer_of("200 OK", JSON, &format!("[{},{{\"cur", event(2)));
@@ -106,7 +107,7 @@ fn a_follower_goes_on_behind_what_it_has_printed_whatever_breaks() {
         [&[None, None][..], &of_one, &[Some("3-ab"), Some("7-ab"), Some("8-ab")]].concat();
     assert_eq!(cursors, expected, "{queries:?}");
     assert!(queries.iter().all(|query| query.contains("plants=true")), "{queries:?}");
-    // Each of the two interruptions is told once, however often the request was repeated.
+    // Each of the two interruptions is reported once, however often the request was repeated.
     let stderr = process.stderr();
     let [interrupted, again] =
         ["trying again", "following again"].map(|words| stderr.matches(words).count());
@@ -119,7 +120,7 @@ fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
     let empty = page(&[], "1-ab");
     let script = Script::start(vec![empty; 5]);
     assert_eq!(printed(&events(script.address, &["--follow"]), CONFIGURATION), "");
-    // The first request does not ask for a wait. Each pause after the others is random, and at least this long.
+    // The first request does not ask for a wait. Each later pause is random, and at least this long.
     let least = [0, 50, 100, 200, 400].map(Duration::from_millis);
     let pauses = script.pauses();
     assert_eq!(pauses.len(), least.len());
@@ -129,7 +130,7 @@ fn a_server_that_answers_without_waiting_is_asked_less_and_less_often() {
 }
 
 #[test]
-fn a_reader_that_has_read_enough_ends_it_at_once() {
+fn a_follower_ends_as_soon_as_its_reader_is_gone() {
     let server = TestServer::start();
     create(&server.client(), 1);
     create(&server.client(), 2);
@@ -137,7 +138,7 @@ fn a_reader_that_has_read_enough_ends_it_at_once() {
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
     let reader = read_line_of_pipe(&pipe);
-    // Nothing happens any more that it could print.
+    // No further event makes the command notice the closed pipe by printing.
     let mut process = events(server.address(), &["--follow"]).standard_output(&pipe).spawn();
     process.assert_exit_code(IO);
     assert_eq!(reader.join().expect("it ends").lines().count(), 1);

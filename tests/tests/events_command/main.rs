@@ -17,7 +17,7 @@ const FINDINGS: i32 = 1;
 
 const JSON: &str = "application/json";
 
-/// `plantd events` of the server at this address.
+/// `plantd events` for the server at this address.
 fn events(address: SocketAddr, arguments: &[&str]) -> Launch {
     let url = format!("http://{address}");
     Launch::new().arguments(["events", "--url", &url]).arguments(arguments)
@@ -35,7 +35,7 @@ fn create(client: &Client, id: i64) {
     client.create(id, "Rosa", None).assert_plant("Rosa", None);
 }
 
-/// A page of the server, as the command has to print it.
+/// A page of the server as the command must print it.
 #[track_caller]
 fn lines_of_page(client: &Client, query: &str) -> String {
     let page = client.get(&format!("/events?limit=1000{query}"));
@@ -97,7 +97,7 @@ fn more_events_than_a_page_holds_are_all_printed_in_order() {
 }
 
 #[test]
-fn without_follow_a_failure_ends_it_at_once() {
+fn without_follow_a_failure_ends_the_command_at_once() {
     let script = Script::start(vec![page(&[1], "1-ab"), unavailable("\r\nRetry-After: 1")]);
     let mut process = events(script.address, &[]).spawn();
     process.assert_exit_code(IO);
@@ -107,7 +107,7 @@ fn without_follow_a_failure_ends_it_at_once() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_at_first_ends_a_follower_too() {
+fn a_follower_ends_too_if_its_first_connection_fails() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = nobody.local_addr().expect("its address");
     drop(nobody);
@@ -117,7 +117,7 @@ fn a_server_that_cannot_be_reached_at_first_ends_a_follower_too() {
 }
 
 #[test]
-fn events_that_are_gone_end_it_with_1_and_with_what_to_do() {
+fn forgotten_events_end_the_command_with_1_and_advice() {
     let server = TestServer::start();
     create(&server.client(), 1);
     let words = ["events after the cursor are gone", "export", "X-Events-After", "3004"];
@@ -131,7 +131,7 @@ fn events_that_are_gone_end_it_with_1_and_with_what_to_do() {
 }
 
 #[test]
-fn a_cursor_that_is_none_is_refused_before_a_request() {
+fn an_invalid_cursor_is_refused_before_any_request() {
     let script = Script::start(Vec::new());
     for cursor in ["", "1", "-1", "Now", "1-", "1-xyz", "01-ab", "1-ab&limit=1"] {
         let after = format!("--after={cursor}");
@@ -142,7 +142,7 @@ fn a_cursor_that_is_none_is_refused_before_a_request() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_ends_it_with_78() {
+fn a_refused_token_ends_the_command_with_78() {
     let launch = Launch::new().without_environment("PLANTD_TOKEN");
     let server = TestServer::start_prepared(launch, "data", write_tokens_file);
     create(&server.client().with_token("writer"), 1);
@@ -158,7 +158,7 @@ fn a_token_that_is_not_taken_ends_it_with_78() {
 }
 
 #[test]
-fn an_answer_that_is_not_from_plantd_ends_it() {
+fn an_answer_that_is_not_from_plantd_ends_the_command() {
     let link = |target: &str| format!("{JSON}\r\nLink: <{target}>; rel=\"next\"");
     for (content_type, body) in [
         ("text/html", "<p>Plants</p>"),

@@ -1,4 +1,4 @@
-//! `--archive`: what a server measures of its archive, and when an archive makes it unready.
+//! `--archive`: the metrics of an archive, and when an archive makes the server unready.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ struct ArchivedServer {
 }
 
 impl ArchivedServer {
-    /// Starts one with these arguments too; `None` where PostgreSQL has the plants.
+    /// Starts a server with these arguments too; `None` where PostgreSQL has the plants.
     fn start(arguments: &[&str]) -> Option<Self> {
         if !store_is_on_disk("PostgreSQL archives its own log") {
             return None;
@@ -47,12 +47,12 @@ impl ArchivedServer {
         self.server.client().get("/readyz").status
     }
 
-    /// Where the archive is while another folder, or nothing, is in its place.
+    /// Where the archive is while it is unmounted.
     fn elsewhere(&self) -> PathBuf {
         self.archive.with_file_name("elsewhere")
     }
 
-    /// Puts an empty folder in the place of the archive, as if its disk were not mounted any more.
+    /// Puts an empty folder in the place of the archive, as if its disk were unmounted.
     fn unmount_archive(&self) {
         fs::rename(&self.archive, self.elsewhere()).expect("moves");
         fs::create_dir(&self.archive).expect("makes a folder");
@@ -74,7 +74,7 @@ fn a_server_without_an_archive_measures_none() {
 }
 
 #[test]
-fn the_archived_revision_becomes_that_of_the_newest_event() {
+fn the_archived_revision_reaches_that_of_the_newest_event() {
     let Some(archived) = ArchivedServer::start(&[]) else { return };
     assert_eq!(archived.scrape().value(ARCHIVED_REVISION), 0.0);
     for id in 1..=3 {

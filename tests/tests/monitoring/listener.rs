@@ -51,7 +51,7 @@ fn the_listener_serves_metrics_and_health_without_a_token_and_nothing_else() {
 #[test]
 fn the_listener_answers_until_the_drain_has_ended() {
     let (mut server, address) = server_with_listener();
-    // A request that is under way keeps the drain going.
+    // An unfinished request keeps the drain going.
     let mut slow = server.connect();
     let body = plant_body(1, "Rosa", None);
     slow.begin_create(&body);

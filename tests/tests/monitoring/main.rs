@@ -1,4 +1,4 @@
-//! What operators watch: the metrics, the alerts and the dashboard for them.
+//! What operators watch: metrics, alerts and the dashboard.
 
 mod archive;
 mod listener;

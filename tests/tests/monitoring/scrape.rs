@@ -8,7 +8,7 @@ use plantd_tests::{
     revoke_token, store_is_on_disk, wait_until,
 };
 
-/// The most series of a server, whatever its clients do.
+/// A server has at most this many series, whatever its clients do.
 const MOST_SERIES: usize = 500;
 
 /// Sends a few requests of each kind.
@@ -48,7 +48,7 @@ fn assert_without_fault(scrape: &Scrape) {
 }
 
 #[test]
-fn the_metrics_of_a_busy_server_are_without_fault_and_their_counters_only_grow() {
+fn promtool_accepts_the_metrics_of_a_busy_server_and_counters_only_grow() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let authority = Authority::new();
     authority.issue().write(folder.path());
@@ -179,7 +179,7 @@ fn the_expiry_of_the_certificate_in_force_is_exported() {
 }
 
 #[test]
-fn the_metrics_of_the_store_are_those_of_the_store_that_is_used() {
+fn only_the_store_in_use_has_metrics() {
     let server = TestServer::start();
     keep_busy(&server);
     let scrape = Scrape::of(&server.client());

@@ -8,7 +8,7 @@ use plantd_tests::{Document, program, repository, run_tool, wait_until};
 use crate::cargo;
 use crate::machine::Machine;
 
-/// The address of the service after the installation.
+/// The address of the service after its installation.
 const URL: &str = "http://127.0.0.1:8080";
 
 /// Makes the package of the program under test.
@@ -68,7 +68,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
     machine.run_in_network("curl", &[&create[..], &json].concat());
 
-    // A crash is followed by a new start, and a wrong configuration by none.
+    // systemd restarts the service after a crash, but not after a wrong configuration.
     machine.run("systemctl kill --signal KILL plantd");
     wait_until("systemd to start the server again", || {
         machine.run("systemctl show --property NRestarts --value plantd") == "1"
@@ -78,7 +78,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     let state = machine.run("systemctl show --property SubState,ExecMainStatus,NRestarts plantd");
     assert_eq!(state, "NRestarts=0\nExecMainStatus=78\nSubState=failed");
 
-    // The environment is the administrator's, and ports below 1024 are allowed.
+    // An upgrade keeps the administrator's environment file, and ports below 1024 are allowed.
     let url = "http://127.0.0.1:80";
     machine.run("sed -i 's/^PLANTD.*/PLANTD_LISTEN=127.0.0.1:80/' /etc/plantd/plantd.env");
     machine.run("systemctl restart plantd");
@@ -94,7 +94,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     machine.run("! systemctl is-active plantd && ! test -e /usr/bin/plantd");
     machine.run("test -d /var/lib/plantd/plants && grep -q 127.0.0.1:80 /etc/plantd/plantd.env");
 
-    // A purge ends well although another disk, a folder and a file are mounted, and removes nothing of them.
+    // A purge succeeds even with another disk, a folder and a file mounted below, and removes nothing of them.
     machine.run(
         "set -e; mkdir -p /elsewhere /var/lib/plantd/deep/disk /var/lib/plantd/folder /etc/plantd/folder
         touch /elsewhere/kept /file-kept /var/lib/plantd/deep/file
@@ -115,7 +115,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
         rmdir /etc/plantd/folder /etc/plantd",
     );
     assert_eq!(machine.run("find / -xdev -name '*plantd*'"), "");
-    // No file elsewhere becomes one of another user.
+    // The user stays, so that no file elsewhere comes to belong to another user.
     assert!(machine.run("getent passwd plantd").ends_with("/usr/sbin/nologin"));
 }
 
@@ -149,7 +149,7 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
     assert!(machine.run(elapses).contains(":"), "the timer does not elapse");
     assert_eq!(machine.run("stat --format '%U %a' /var/backups/plantd/*"), "plantd 600");
 
-    // The same unit finds the server on a Unix socket.
+    // The same unit reaches the server on a Unix socket.
     machine.run(
         "set -e; echo PLANTD_LISTEN=unix:/run/plantd/plantd.sock >> /etc/plantd/plantd.env
         systemctl restart plantd; rm /var/backups/plantd/*; systemctl start plantd-backup.service
@@ -157,7 +157,7 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
     );
     assert_eq!(machine.run("stat --format '%U %a' /var/backups/plantd/*"), "plantd 600");
 
-    // Old backups go, but only after a new one that was verified.
+    // Old backups are removed, but only after a new one was verified.
     machine.run("cd /var/backups/plantd; touch --date '9 days ago' plants-old.backup");
     machine.run("rm /etc/plantd/backup-token; ! systemctl start plantd-backup.service");
     machine.run("test -e /var/backups/plantd/plants-old.backup");

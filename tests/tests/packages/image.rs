@@ -1,5 +1,5 @@
-//! The image and the composition with Prometheus and Grafana. No engine runs here, so the files are read, and the program runs
-//! in the same file system as the image's.
+//! The image, and the composition with Prometheus and Grafana. Without a container engine, the tests read the files,
+//! and run the program in the file system that the image is made from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::machine::copy_of_debian;
 
-/// An instruction of the Dockerfile, and what follows it.
+/// Each instruction of the Dockerfile, and its arguments.
 fn instructions() -> Vec<(String, String)> {
     let file = fs::read_to_string(repository("Dockerfile")).expect("reads");
     let lines = file.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
@@ -33,7 +33,6 @@ fn only(name: &str) -> String {
     found.remove(0).1
 }
 
-/// The environment that the image sets.
 fn environment() -> BTreeMap<String, String> {
     let pairs = only("ENV");
     let pairs = pairs.split_whitespace().filter_map(|pair| pair.split_once('='));
@@ -46,7 +45,7 @@ fn the_image_sets_variables_that_plantd_reads_and_is_built_by_the_oldest_rust() 
     for name in environment().keys() {
         assert!(known.contains(name), "plantd does not know {name}");
     }
-    // Where the check of health asks.
+    // The health check asks at this port.
     assert_eq!(only("EXPOSE"), "8080");
     assert!(environment()["PLANTD_LISTEN"].ends_with(":8080"));
     let rust = fs::read_to_string(repository("Cargo.toml")).expect("reads");
@@ -72,7 +71,7 @@ fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
         command.arg(format!("--userspec={user}")).args(["--groups="]).arg(&root);
         command.args(["env", "--ignore-environment", "PATH=/usr/bin"]);
         command.args(environment().iter().map(|(name, value)| format!("{name}={value}")));
-        // The port of the image may be taken here.
+        // The port of the image may be in use here.
         command.args(["PLANTD_LISTEN=127.0.0.1:0", "plantd"]).args(arguments).stdin(Stdio::null());
         Process::spawn(&mut command)
     };
@@ -86,7 +85,7 @@ fn the_program_serves_as_the_user_of_the_image_on_its_volume() {
     server.assert_exit_code(0);
 }
 
-/// A file in YAML: its only document, or all of them.
+/// A YAML file: its only document, or a list of all.
 #[track_caller]
 fn yaml(path: &str) -> Value {
     let script = "import json, sys, yaml; all = list(yaml.safe_load_all(open(sys.argv[1]))); \

@@ -1,4 +1,4 @@
-//! `cargo install`. A release does the same in the release profile, which takes minutes (`cargo xtask release --check`).
+//! `cargo install`. `cargo xtask release --check` does the same in the release profile, which takes minutes.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::cargo;
 fn cargo_installs_the_program_from_its_folder() {
     let root = tempfile::tempdir().expect("a temporary folder can be made");
     let mut install = cargo();
-    // The debug profile finds most crates built already.
+    // Most crates are built already in the debug profile.
     install.args(["install", "--path", "crates/plantd", "--locked", "--debug"]);
     run_tool(install.args(["--target-dir", "target", "--root"]).arg(root.path()));
     let version = Command::new(root.path().join("bin/plantd")).arg("--version").output();

@@ -8,11 +8,11 @@ use plantd_tests::{Process, Toolbox, copy_folder, is_root_or_skipped, wait_until
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// What runs systemd-nspawn: all processes below it end with this test, however the test ends.
+/// Runs systemd-nspawn so that all its processes end with this test, however the test ends.
 const GUARD: [&str; 7] =
     ["--pdeathsig", "KILL", "unshare", "--mount-proc", "--pid", "--fork", "--kill-child"];
 
-/// Its own network has the ports that the machine running the tests may use otherwise.
+/// A network of its own, in which all ports are free.
 const NSPAWN: [&str; 8] = [
     "systemd-nspawn",
     "--machine=plantd-test",
@@ -24,14 +24,14 @@ const NSPAWN: [&str; 8] = [
     "--boot",
 ];
 
-/// A file system with Debian, which a test may change. Without root there is none, and the test is skipped.
+/// A Debian file system that a test may change. Without root there is none, and the test is skipped.
 #[track_caller]
 pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
     if !is_root_or_skipped("make and boot a Debian system") {
         return None;
     }
     let debian = Toolbox::debian();
-    // Other file systems may not allow the device files of a system.
+    // Another disk may not allow the device files of a system.
     let beside = debian.folder().parent().expect("it is in the folder of the tools");
     let folder = tempfile::tempdir_in(beside).expect("a temporary folder can be made");
     let root = folder.path().join("root");
@@ -48,7 +48,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Boots a new system, when no other one runs on this machine.
+    /// Boots a new system once no other one runs on this machine.
     pub(crate) fn boot() -> Option<Self> {
         let (folder, root) = copy_of_debian()?;
         let turn = turn();
@@ -63,7 +63,7 @@ impl Machine {
         Some(machine)
     }
 
-    /// Its file system, as seen from outside.
+    /// Its root folder, as seen from outside.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -78,7 +78,7 @@ impl Machine {
         printed.trim_end().to_owned()
     }
 
-    /// Runs a program of this machine in the network of that one, asserts that it succeeds, and returns what it prints.
+    /// Runs a program of the host in the network of the system, asserts that it succeeds, and returns what it prints.
     #[track_caller]
     pub(crate) fn run_in_network(&self, program: &str, arguments: &[&str]) -> String {
         let mut command = self.enter(&["--net"]).expect("the machine runs");
@@ -109,16 +109,16 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let first = self.first_process();
         self.container.send(Signal::KILL);
-        // Its processes write to the folder, which is removed next.
+        // No process may write to the folder any more, which is removed next.
         let proc = first.map(|id| Path::new("/proc").join(id));
         wait_until("the machine to end", || proc.as_ref().is_none_or(|proc| !proc.exists()));
     }
 }
 
-/// Waits until no other system runs on this machine. No other one boots until the file is closed.
+/// Waits until no other system runs on this machine. No other one boots until the returned file is closed.
 ///
-/// systemd-nspawn starts all systems of this machine in one control group. With two of them at once, the systemd of one finds
-/// processes of the other among those of its own services, and cannot kill them.
+/// systemd-nspawn starts all systems of a machine in one control group. Of two systems at once, the systemd of one
+/// would find processes of the other among those of its own services, and could not kill them.
 fn turn() -> File {
     let path = std::env::temp_dir().join("plantd-test-machine.lock");
     let file = File::create(path).expect("a file can be created");

@@ -13,10 +13,10 @@ use std::process::Command;
 
 use plantd_tests::repository;
 
-/// The cargo that runs the tests, in the checkout.
+/// The cargo that runs the tests, in the root of the checkout.
 fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Dependencies that read these variables would be built again.
+    // These variables would make dependencies that read them build again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {

@@ -30,7 +30,7 @@ fn each_subcommand_has_a_manual_page_with_all_its_flags() {
     }
 }
 
-/// The flags that a script for fish offers after these words, and the subcommands.
+/// The flags and subcommands that the fish script offers after these words.
 fn offered_by_fish(script: &str, words: &[String]) -> (BTreeSet<String>, BTreeSet<String>) {
     let conditions = match words {
         [] => vec!["\"__fish_plantd_needs_command\"".to_owned()],
@@ -52,7 +52,7 @@ fn offered_by_fish(script: &str, words: &[String]) -> (BTreeSet<String>, BTreeSe
     (flags, behind(" -a \"").into_iter().map(str::to_owned).collect())
 }
 
-/// The flags that a script for zsh offers after these words, of which each has a branch of its own.
+/// The flags that the zsh script offers after these words, which have a branch of their own.
 #[track_caller]
 fn offered_by_zsh(script: &str, words: &[String]) -> BTreeSet<String> {
     let mut lines = script.lines();
@@ -62,7 +62,7 @@ fn offered_by_zsh(script: &str, words: &[String]) -> BTreeSet<String> {
     }
     let arguments = lines.skip_while(|line| !line.starts_with("_arguments")).map(str::trim_start);
     let arguments = arguments.take_while(|line| !line.starts_with("&& ret=0"));
-    // A list in parentheses names the flags that exclude this one.
+    // A list in parentheses has the flags that exclude this one.
     let without_list = |line| match str::split_once(line, ')') {
         Some((list, flag)) if list.starts_with("'(") => flag,
         _ => line,
@@ -88,7 +88,7 @@ fn fish_and_zsh_complete_each_subcommand_and_exactly_its_flags() {
     }
 }
 
-/// What bash would offer after these words.
+/// What bash offers after these words.
 fn offered(words: &[&str]) -> String {
     let (last, before) = words.split_last().expect("there are words");
     let script = format!(

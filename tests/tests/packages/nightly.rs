@@ -1,4 +1,4 @@
-//! The nightly backup, run without systemd. `debian.rs` runs its unit.
+//! The nightly backup without systemd. `debian.rs` runs its unit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use plantd_tests::{Authority, Launch, Process, TOKEN, TestServer, program, repository, run_tool};
 use tempfile::TempDir;
 
-/// A folder for backups, beside the token in another one.
+/// A folder for backups, and another with the token.
 struct Night {
     backups: TempDir,
     credentials: TempDir,
@@ -27,7 +27,7 @@ impl Night {
         self.backups.path().join(name)
     }
 
-    /// A file that was last changed so many days ago.
+    /// Writes a file that was last changed this many days ago.
     fn write_old(&self, name: &str, days: u64) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, "old").expect("writes");
@@ -50,7 +50,7 @@ impl Night {
         process
     }
 
-    /// The names in the folder of the backups.
+    /// The names in the folder for backups.
     fn names(&self) -> Vec<String> {
         let files = fs::read_dir(self.backups.path()).expect("reads");
         let names = files.map(|file| file.expect("reads").file_name().into_string());
@@ -61,7 +61,7 @@ impl Night {
 }
 
 #[test]
-fn it_finds_the_server_on_another_port_on_a_socket_and_by_a_name_of_its_certificate() {
+fn the_nightly_backup_finds_the_server_on_any_port_on_a_socket_and_by_a_name_of_its_certificate() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     authority.issue().write(folder.path());
@@ -79,7 +79,7 @@ fn it_finds_the_server_on_another_port_on_a_socket_and_by_a_name_of_its_certific
     };
     let server = TestServer::start();
     backed_up(&[("PLANTD_LISTEN", &server.address().to_string()), ("PLANTD_TLS_CERT", "")]);
-    // Of all addresses of this machine, one is asked.
+    // A server that listens on all addresses is asked on one.
     let everywhere = TestServer::start_with(Launch::new().arguments(["--listen", "0.0.0.0:0"]));
     backed_up(&[("PLANTD_LISTEN", &everywhere.address().to_string())]);
     let _on_socket = TestServer::start_with(Launch::new().environment("PLANTD_LISTEN", &socket));
@@ -104,7 +104,7 @@ fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a
     let night = Night::new();
     let old = night.write_old("plants-2020-01-01T00-00-00Z.backup", 7);
     let younger = night.write_old("plants-2020-01-02T00-00-00Z.backup", 6);
-    // The last one by its name, and damaged.
+    // A damaged backup, the last by its name.
     let last = night.write_old("plants-9999.backup", 1);
     let other = night.write_old("notes", 99);
     let left = night.write_old("plants-2020-01-01T00-00-00Z.backup.x1Y2z3.unfinished", 1);
@@ -112,13 +112,14 @@ fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a
     fs::create_dir(night.path("elsewhere")).expect("a folder can be made");
     let below = night.write_old("elsewhere/plants-2020.backup", 99);
 
-    // A backup that fails its verification: the program is replaced by one that refuses it.
+    // Another program, which refuses the backup, replaces the one that verifies it.
     let broken = tempfile::tempdir().expect("a temporary folder can be made");
     let source = broken.path().join("source");
     let script =
         format!("#!/bin/sh\n[ \"$1\" != verify ] || exit 1\nexec {} \"$@\"\n", program().display());
     fs::write(&source, script).expect("writes");
-    // A file made by this process could be inherited, open for writing, and then not be run.
+    // A process forked at this moment could inherit a file that this process has open for writing. Such a file cannot
+    // be executed.
     run_tool(Command::new("install").arg(source).arg(broken.path().join("plantd")));
     let path = format!("{}:/usr/bin:/bin", broken.path().display());
     night.run(&[("PLANTD_LISTEN", &listen), ("PATH", &path)], 1);

@@ -1,4 +1,4 @@
-//! The unit of systemd and its environment file fit the program. `debian.rs` runs the unit.
+//! The systemd unit and its environment file fit the program. `debian.rs` runs the unit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use plantd_tests::{default_of, repository, run_tool, variables};
 
 const UNIT: &str = "contrib/debian/plantd.service";
 
-/// The exposure that systemd may find at most, in tenths.
+/// The highest acceptable exposure by `systemd-analyze security`, in tenths.
 const EXPOSURE_MAX: &str = "20";
 
-/// How long the end waits for a stalled reader of the log and for a scrape, in seconds.
+/// How long a shutdown waits for a stalled reader of the log and for a scrape, in seconds.
 const LAST_SECONDS: u64 = 5 + 1;
 
 /// The most connections, the descriptors for other files, and the connections of scrapers.
@@ -31,7 +31,7 @@ fn seconds(text: &str) -> u64 {
 }
 
 #[test]
-fn systemd_finds_that_the_services_are_exposed_to_little() {
+fn systemd_rates_the_exposure_of_the_services_as_low() {
     for unit in [UNIT, "contrib/debian/plantd-backup.service"] {
         let mut analyze = Command::new("systemd-analyze");
         analyze.args(["security", "--no-pager", "--offline=true"]);
@@ -41,16 +41,15 @@ fn systemd_finds_that_the_services_are_exposed_to_little() {
 }
 
 #[test]
-fn systemd_waits_for_a_whole_drain_allows_every_connection_keeps_every_log_line_and_limits_the_memory()
- {
+fn the_unit_allows_a_whole_drain_and_every_connection_keeps_every_log_line_and_limits_memory() {
     let drain = seconds(&default_of("--drain-delay")) + seconds(&default_of("--drain-timeout"));
     assert!(seconds(&setting("TimeoutStopSec")) > drain + LAST_SECONDS);
-    // A drain that timed out must not start the server again.
+    // A drain that timed out must not restart the server.
     assert_eq!(setting("SuccessExitStatus"), "75");
-    // Each audit line counts, however many there are.
+    // journald must drop no audit line.
     assert_eq!(setting("LogRateLimitIntervalSec"), "0");
     assert!(setting("LimitNOFILE").parse::<u64>().expect("a number") > DESCRIPTORS);
-    // A server that takes too much memory must not take the machine with it.
+    // A server with too much memory must not take down the machine.
     assert!(setting("MemoryMax").ends_with('%'));
 }
 

@@ -4,7 +4,7 @@ use plantd_tests::TestServer;
 
 use crate::browser;
 
-/// Runs a script beside a new server.
+/// Runs a script in a browser beside a new server.
 #[track_caller]
 fn run(script: &str) {
     browser::run(&format!("app/{script}"), &mut TestServer::start());

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use plantd_tests::{Launch, TOKEN, TestServer, Toolbox, create_token, repository, revoke_token};
 
-/// Runs a script in a browser beside a server. The script may order what [`carry_out`] does.
+/// Runs a script in a browser beside a server. The script may give the orders that [`carry_out`] knows.
 #[track_caller]
 pub(crate) fn run(script: &str, server: &mut TestServer) {
     let tools = Toolbox::node();

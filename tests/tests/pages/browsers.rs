@@ -1,4 +1,4 @@
-//! The headers for browsers: the type of an answer, what may cache it, and which origins may ask.
+//! The headers for browsers: the type of an answer, what may cache it, and which origins may read it.
 
 use plant_http::CorsOrigin;
 use plantd_tests::{
@@ -8,7 +8,7 @@ use plantd_tests::{
 const ORIGIN: &str = "https://plants.example";
 const OTHER_ORIGIN: &str = "http://localhost:8000";
 
-/// The headers of an answer that the page of another origin may read.
+/// The headers that a page of another origin may read.
 const EXPOSED: [&str; 8] = [
     "etag",
     "link",
@@ -48,7 +48,7 @@ fn answers(server: &TestServer, lines: &str) -> Vec<(String, Answer)> {
         let mut connection = server.connect();
         connection.send(format!("{request_line} HTTP/1.1\r\nHost: plants\r\n{more}{lines}\r\n"));
         let answer = connection.receive();
-        // An origin replaces no token, and forbids nothing.
+        // An origin neither replaces a token nor forbids a request.
         assert_eq!(answer.status, status, "{request_line} {more}{lines}: {answer:?}");
         answers.push((format!("{request_line} {more}"), answer));
     }
@@ -84,7 +84,7 @@ fn pages_of_other_origins_are_refused_unless_allowed() {
 }
 
 #[test]
-fn pages_of_a_named_origin_may_ask_and_see_the_answer_and_others_may_not() {
+fn pages_of_an_allowed_origin_may_read_answers_and_others_may_not() {
     let flags = [ORIGIN, OTHER_ORIGIN, "https://[::1]:444"].map(|it| ["--cors-origin", it]);
     let both = format!("{ORIGIN},{OTHER_ORIGIN}");
     for launch in [

@@ -5,14 +5,14 @@ use plantd_tests::TestServer;
 use crate::browser;
 
 #[test]
-fn the_page_is_found_with_a_slash_at_its_end_too() {
+fn the_page_is_found_with_a_trailing_slash_too() {
     let server = TestServer::start();
     for method in ["GET", "HEAD"] {
         let mut connection = server.connect();
         connection.send(format!("{method} /docs/ HTTP/1.1\r\nHost: plants\r\n\r\n"));
         let answer = connection.receive_head();
         assert_eq!(answer.status, 307, "{method}");
-        // Relative, because a proxy may put a path before ours.
+        // Relative, because a proxy may add a path prefix.
         assert_eq!(answer.header("location"), Some("../docs"), "{method}");
     }
 }

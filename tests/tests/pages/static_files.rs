@@ -1,5 +1,5 @@
-//! The files of the pages: they come whole and without a token, they may do little, and a browser that has them does not
-//! get them again.
+//! The files of the pages: they are served whole and without a token, their policy allows little, and a browser that
+//! has cached them does not download them again.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,19 +10,19 @@ use plant_http::internal::routes;
 use plantd_tests::{Answer, TestServer, Toolbox, repository};
 use socket2::{Domain, Socket, Type};
 
-/// The page for people and its scripts are small, as they are sent, without compression.
+/// The limit for the page for people with its scripts, uncompressed.
 const APP_MAX_BYTES: usize = 150_000;
 
-/// What the page at `/` may do. To allow more, change it here too.
+/// The policy of the page at `/`. To allow more, change it here too.
 const APP_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
      trusted-types lit-html";
 
-/// What the page at `/docs` may do, as above.
+/// The policy of the page at `/docs`.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The npm packages that `crates/plant-http/web` has files of, and these files.
+/// The npm packages whose files `crates/plant-http/web` contains, and these files.
 const VENDORED: [(&str, &str, &[&str]); 2] = [
     (
         "docs/swagger-ui",
@@ -55,11 +55,11 @@ const LARGE_FILE: &str = "/docs/swagger-ui-bundle.js";
 fn files() -> Vec<&'static str> {
     let is_file = |path: &&str| *path == "/docs" || path.starts_with("/docs/") || is_of_app(path);
     let files = routes().into_iter().map(|route| route.path).filter(is_file);
-    // Redirects to the page.
+    // This path only redirects to the page.
     files.filter(|path| *path != "/docs/").collect()
 }
 
-/// Whether a path is the page for people, or one of its files.
+/// Whether a path is the page for people or one of its files.
 fn is_of_app(path: &str) -> bool {
     path == "/" || path.starts_with("/app/")
 }
@@ -101,7 +101,7 @@ fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_files_need_no_token_and_say_what_they_are_and_may_do() {
+fn the_files_need_no_token_and_state_their_type_and_policy() {
     let server = TestServer::start();
     for path in files() {
         let answer = get(&server, path, "");
@@ -122,7 +122,7 @@ fn the_files_of_libraries_are_those_of_their_npm_packages() {
         let theirs = Toolbox::node().folder().join("node_modules").join(package);
         for file in files {
             let read = |folder: &Path| fs::read(folder.join(file)).expect("the file can be read");
-            // Without the text: a bundle has a megabyte and a half.
+            // `assert_eq!` would print both files, of up to 1.5 MB.
             assert!(read(&ours) == read(&theirs), "copy {file} from {}", theirs.display());
         }
     }
@@ -136,7 +136,7 @@ fn the_page_for_people_is_small() {
     assert!(size <= APP_MAX_BYTES, "{size} bytes");
 }
 
-/// In the browser, a request to elsewhere and all that the policy forbids is a complaint.
+/// The browser scripts fail on requests to other hosts and on violations of the policy.
 #[test]
 fn the_pages_refer_only_to_their_files_and_to_each_other() {
     let server = TestServer::start();
@@ -145,7 +145,7 @@ fn the_pages_refer_only_to_their_files_and_to_each_other() {
         let references = [values(&text, "src"), values(&text, "href")].concat();
         assert!(references.len() > 2, "{page}: {references:?}");
         for reference in references.into_iter().filter(|it| !it.starts_with("data:")) {
-            // Relative, because a proxy may put a path before ours.
+            // Relative, because a proxy may add a path prefix.
             let path = format!("/{reference}");
             assert!(files().contains(&path.as_str()), "{page} refers to {reference}");
         }
@@ -153,7 +153,7 @@ fn the_pages_refer_only_to_their_files_and_to_each_other() {
 }
 
 #[test]
-fn a_file_that_a_browser_has_does_not_come_again_and_keeps_its_policy() {
+fn a_cached_file_is_not_sent_again_and_keeps_its_policy() {
     let server = TestServer::start();
     let mut tags = Vec::new();
     for path in files() {
@@ -163,7 +163,7 @@ fn a_file_that_a_browser_has_does_not_come_again_and_keeps_its_policy() {
             let unchanged = get(&server, path, &format!("If-None-Match: {sent}\r\n"));
             assert_eq!(unchanged.status, 304, "{path}: {sent}");
             assert_eq!(unchanged.header("etag"), Some(tag.as_str()), "{path}");
-            // A browser replaces its policy by this one.
+            // A browser replaces the cached policy by this one.
             assert_policy(path, &unchanged);
         }
         for sent in ["\"other\"", "\"1\""] {
@@ -187,7 +187,7 @@ fn a_client_without_a_token_that_reads_nothing_costs_little_memory() {
     let clients: Vec<TcpStream> = (0..CLIENTS)
         .map(|_| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-            // As over a network: by default the loopback interface would take all of the file.
+            // Like a network: by default, the loopback interface would buffer the whole file.
             socket.set_recv_buffer_size(4096).expect("a small buffer");
             socket.set_tcp_mss(1460).expect("small segments");
             socket.connect(&address).expect("a connection");

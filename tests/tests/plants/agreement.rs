@@ -1,4 +1,4 @@
-//! Lists, exports and reads agree, while other clients write and afterwards.
+//! Lists, exports and reads agree, during writes of other clients and afterwards.
 
 use std::thread;
 
@@ -10,12 +10,12 @@ use super::plant_all;
 
 const TAGS: [&str; 3] = ["a", "ab", "b"];
 
-/// Whether the plant is one of those that no writer changes.
+/// Whether no writer changes the plant.
 fn is_steady(plant: &NewPlant) -> bool {
     plant.id % 10 == 0
 }
 
-/// Changes plants at random, and none that is steady.
+/// Changes plants at random, but no steady one.
 fn change_plants(client: &Client) {
     let mut chance = Rng::new();
     for _ in 0..300 {
@@ -62,8 +62,8 @@ fn check_agreement(client: &Client) -> Vec<NewPlant> {
 }
 
 #[test]
-fn what_stays_is_seen_exactly_once_while_others_write_and_everything_agrees_afterwards() {
-    // More plants than a page has.
+fn steady_plants_are_seen_exactly_once_during_writes_and_all_reads_agree_afterwards() {
+    // More plants than fit into a page.
     let plant = |number: i64| NewPlant::new(number * 10, "Rosa", Some("a"));
     let steady: Vec<_> = (-600..600).map(plant).collect();
     let mut server = TestServer::start();

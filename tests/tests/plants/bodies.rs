@@ -1,4 +1,4 @@
-//! The JSON of POST, PUT and PATCH: which bodies they read, and how they refuse the others.
+//! The JSON of POST, PUT and PATCH: which bodies are accepted, and how others are refused.
 
 use plantd_tests::{Client, Format, TestServer, chunk, plant_body, raw_head, raw_request};
 
@@ -13,7 +13,7 @@ const PATCH: (&str, &str) = ("PATCH /plants/7", JSON);
 const PATCH_MERGE: (&str, &str) = ("PATCH /plants/7", MERGE_PATCH);
 const WRITES: [(&str, &str); 4] = [POST, PUT, PATCH, PATCH_MERGE];
 
-/// The parameters of a media type that name UTF-8, or ASCII, which is a part of it.
+/// Media type parameters that name UTF-8 or its subset ASCII.
 pub(crate) const UTF_8_CHARSETS: [&str; 12] = [
     ";charset=utf-8",
     "; charset=UTF-8",
@@ -29,7 +29,7 @@ pub(crate) const UTF_8_CHARSETS: [&str; 12] = [
     "; charset=unicode11utf8; charset=unicode20utf8",
 ];
 
-/// Bodies with a syntax error anywhere, even if something else is wrong too: 1001.
+/// Bodies with a syntax error, some with other mistakes too: 1001.
 pub(crate) const NOT_JSON: [&[u8]; 31] = [
     b"",
     b" ",
@@ -64,7 +64,7 @@ pub(crate) const NOT_JSON: [&[u8]; 31] = [
     b"{\"id\":7,\"name\":\"Rosa\",\"more\":\"\xed\xa0\x80\"}",
 ];
 
-/// Bodies of another shape than any plant or patch, and what the message names: 1004.
+/// JSON that has not the shape of a plant or a patch, and the words of the message: 1004.
 pub(crate) const OTHER_SHAPE: [(&str, &[&str]); 24] = [
     ("null", &["object"]),
     ("7", &["object"]),
@@ -92,7 +92,7 @@ pub(crate) const OTHER_SHAPE: [(&str, &[&str]); 24] = [
     (r#"{"id":1.5,"name":7,"tag":[]}"#, &["id", "name", "tag"]),
 ];
 
-/// Bodies without a name. A patch may leave out the name, and a replacement the id.
+/// Bodies without a name, which only a patch may omit. A replacement may omit the id.
 pub(crate) const WITHOUT_A_NAME: [(&str, &[&str]); 3] = [
     (r#"{"id":7}"#, &["name"]),
     (r#"{"id":7,"Name":"Rosa"}"#, &["name"]),
@@ -116,8 +116,8 @@ fn nested() -> String {
     "[".repeat(30_000) + &"]".repeat(30_000)
 }
 
-/// Asserts that each request refuses each body with this error and a message that holds these words, and that nothing
-/// changes, with plant 7 or without it.
+/// Asserts that each request refuses each body with this error and a message with these words, and changes nothing,
+/// whether plant 7 exists or not.
 #[track_caller]
 fn check<Body: AsRef<[u8]>>(requests: &[(&str, &str)], number: i32, refusals: &[(Body, &[&str])]) {
     let server = TestServer::start();
@@ -193,7 +193,7 @@ fn json_of_another_shape_is_1004_and_the_message_names_each_member() {
 }
 
 #[test]
-fn a_value_that_breaks_a_rule_is_1005_and_the_message_names_each() {
+fn a_value_that_breaks_a_rule_is_1005_and_the_message_names_each_value() {
     let (mut plants, mut other_ids, mut patches) = (Vec::new(), Vec::new(), Vec::new());
     for text in broken_texts() {
         plants.push((plant_body(ID, &text, None), &["name"] as &[&str]));
@@ -234,7 +234,7 @@ fn a_body_of_the_largest_size_is_taken_and_a_larger_one_is_1003() {
                 prepare(&client, request_line);
                 let before = client.read(ID);
                 let mut connection = server.connect();
-                // The server may answer and close the connection before it has read everything.
+                // The server may answer and close the connection before it has read the whole body.
                 let _ = connection.try_send(message);
                 let answer = connection.receive();
                 if bytes == BODY_MAX_BYTES {
@@ -285,7 +285,7 @@ fn a_valid_body_is_accepted_in_any_spelling() {
 }
 
 #[test]
-fn a_body_behind_a_byte_order_mark_is_read() {
+fn a_byte_order_mark_before_a_body_is_skipped() {
     let server = TestServer::start();
     for (request_line, lines) in WRITES {
         prepare(&server.client(), request_line);
@@ -330,7 +330,7 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     }
 }
 
-/// Where serde_json finds the error in a text, in the words of a message.
+/// The place of the error in a text according to serde_json, in the words of a message.
 #[track_caller]
 fn place_of_error(text: &str) -> String {
     let error = serde_json::from_str::<serde_json::Value>(text).expect_err("it is no JSON");
@@ -341,7 +341,7 @@ fn place_of_error(text: &str) -> String {
 }
 
 #[test]
-fn the_line_and_the_column_of_what_is_no_json_are_those_of_the_body() {
+fn a_syntax_error_is_reported_at_its_line_and_column_in_the_body() {
     let server = TestServer::start();
     let wrong = [
         r#"{"id":1,"name":"\ud83d"}"#,
@@ -368,7 +368,7 @@ fn the_line_and_the_column_of_what_is_no_json_are_those_of_the_body() {
         if body.contains(&b'\n') {
             continue;
         }
-        // The report has the line of the row beside the message.
+        // The report has the line of the row as a member of its own.
         let rows = [b"\n", body.as_slice(), b"\n"].concat();
         let report = server.client().import(Format::Ndjson, "", &rows).json();
         assert_eq!(report["errors"][0]["line"], 2, "{report}");

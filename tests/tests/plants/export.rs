@@ -32,7 +32,7 @@ pub(crate) fn parse(format: Format, export: &[u8]) -> Vec<NewPlant> {
     plants
 }
 
-/// The format of an export that is asked for with these header lines.
+/// The format of an export requested with these header lines.
 #[track_caller]
 fn format_for(server: &TestServer, lines: &str) -> Format {
     let mut connection = server.connect();
@@ -48,7 +48,7 @@ fn format_for(server: &TestServer, lines: &str) -> Format {
     format
 }
 
-/// The export for spreadsheets, whose media type no range but its own includes.
+/// The media type of the export for spreadsheets, which no other media range includes.
 const SPREADSHEET: &str = "text/vnd.plantd.spreadsheet";
 
 /// Asserts that `Vary` lists `Accept`.
@@ -79,7 +79,7 @@ fn a_line_of_an_export_is_a_plant_and_omits_a_missing_tag() {
         serde_json::json!({ "id": 2, "name": "Rosa", "tag": "Rosaceae" }),
     ];
     assert_eq!(lines, wanted);
-    // The contract does not say which cells are quoted.
+    // The API does not define which cells are quoted.
     let wanted =
         [NewPlant::new(-1, "Abies, alba", None), NewPlant::new(2, "Rosa", Some("Rosaceae"))];
     let export = client.export(Format::Csv);
@@ -101,7 +101,7 @@ fn an_export_is_csv_only_where_accept_prefers_it() {
         "text/*;q=0.5, text/csv;q=0.1, application/x-ndjson;q=0.2",
         "text/*;q=0.001, application/*;q=0.002",
     ];
-    // No format of the server is acceptable, so the default comes.
+    // The server has no acceptable format, so it sends the default.
     let json = ["application/json", "text/html, image/*;q=0.8"];
     let unknown = ["text/plain", "text/csvx", "csv", ""];
     for accept in [&ndjson[..], &weighed, &json, &unknown].concat() {
@@ -139,8 +139,7 @@ fn an_export_is_csv_only_where_accept_prefers_it() {
 }
 
 #[test]
-fn an_export_for_spreadsheets_has_no_cell_that_begins_as_a_formula_does_and_another_has_every_text()
-{
+fn an_export_for_spreadsheets_has_no_formulas_and_any_other_keeps_every_text() {
     let server = TestServer::start();
     let client = server.client();
     let plants = [
@@ -170,7 +169,7 @@ fn an_export_for_spreadsheets_has_no_cell_that_begins_as_a_formula_does_and_anot
 }
 
 #[test]
-fn an_export_over_http_1_0_is_refused_because_a_part_of_it_would_look_whole() {
+fn an_export_over_http_1_0_is_refused_because_its_end_could_not_be_told_from_a_cut() {
     let server = TestServer::start();
     plant_all(&server.client(), &[NewPlant::new(1, "Rosa", None)]);
     for (method, query) in [("GET", ""), ("HEAD", ""), ("GET", "?x=1")] {

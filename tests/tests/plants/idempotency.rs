@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a repeated create gets the same answer again, and is carried out once.
+//! `Idempotency-Key`: a repeated create is carried out once, and gets the same answer again.
 
 use plantd_tests::{Answer, Client, TestServer, plant_body, replacement_body};
 
@@ -21,7 +21,7 @@ fn the_same_create_with_the_same_key_is_answered_again_and_any_other_meets_a_tak
     first.assert_plant("Rosa", Some("R"));
     for again in [
         &body,
-        // The same plant in other words.
+        // Another spelling of the same plant.
         r#" { "tag" : "R", "name" : "\u0052osa", "id" : 1 } "#,
         r#"{"id":1,"name":"Rosa","tag":"R","more":true}"#,
     ] {
@@ -37,15 +37,15 @@ fn the_same_create_with_the_same_key_is_answered_again_and_any_other_meets_a_tak
         create(&client, KEY, &plant_body(1, name, tag)).assert_error(400, 3001);
     }
     client.read(1).assert_new_plant(1, "Rosa", Some("R"));
-    // If one of them had been written, it would have taken a revision.
+    // A write would have taken a revision.
     client.create(2, "Abies", None).assert_next_revision_after(&first);
     create(&client, KEY, &plant_body(2, "Abies", None)).assert_error(400, 3001);
-    // A key is bound to its id: with another id it is a create like any other.
+    // A key belongs to its id: with another id, this is a create like any other.
     create(&client, KEY, &plant_body(3, "Abies", None)).assert_plant("Abies", None);
 }
 
 #[test]
-fn a_create_that_is_sent_again_is_answered_as_it_was_sent_until_the_plant_is_deleted() {
+fn a_repeated_create_gets_its_first_answer_until_the_plant_is_deleted() {
     let server = TestServer::start();
     let client = server.client();
     let body = plant_body(1, "Rosa", Some("Rosaceae"));
@@ -60,7 +60,7 @@ fn a_create_that_is_sent_again_is_answered_as_it_was_sent_until_the_plant_is_del
     let anew = create(&client, KEY, &body);
     anew.assert_plant("Rosa", Some("Rosaceae"));
     assert!(anew.revision() > first.revision() + 1, "{first:?} {anew:?}");
-    // The digest went with the plant; a plant that a PUT makes has none.
+    // The key went with the plant; a plant made by PUT has none.
     client.delete(1).assert_no_content();
     client.put(1, &body).assert_made("Rosa", Some("Rosaceae"));
     create(&client, KEY, &body).assert_error(400, 3001);

@@ -15,7 +15,7 @@ use super::bodies::{
 };
 use super::{BODY_MAX_BYTES as ROW_MAX_BYTES, body_of, listed, plant_all};
 
-/// How many errors a report lists at most.
+/// A report lists at most this many errors.
 const ERRORS_MAX: usize = 1000;
 
 const CREATED_ONE: Counts = Counts { created: 1, replaced: 0, skipped: 0, failed: 0 };
@@ -26,7 +26,7 @@ fn send(server: &TestServer, query: &str, lines: &str, body: impl AsRef<[u8]>) -
     super::send(server, &format!("POST /plants/import{query}"), lines, body)
 }
 
-/// The head of an import; `framing` is the header that frames its body.
+/// The head of an import; `framing` is its `Content-Length` or `Transfer-Encoding`.
 fn head(format: Format, query: &str, framing: &str) -> String {
     let lines = format!("Content-Type: {}\r\n{framing}\r\n", format.media_type());
     raw_head(&format!("POST /plants/import{query}"), &lines)
@@ -35,7 +35,7 @@ fn head(format: Format, query: &str, framing: &str) -> String {
 const CHUNKED: &str = "Transfer-Encoding: chunked";
 const LENGTH: &str = "Content-Length: 1000000000";
 
-/// `length` plants from the id `first` on, all different.
+/// `length` distinct plants, with ids from `first` on.
 fn plants(first: i64, length: i64) -> Vec<NewPlant> {
     let plant = |id: i64| {
         let tag = (id % 3 != 0).then(|| format!("tag {}", id % 7));
@@ -44,7 +44,7 @@ fn plants(first: i64, length: i64) -> Vec<NewPlant> {
     (first..first + length).map(plant).collect()
 }
 
-/// Asserts that each of these rows fails with its number, and that the good rows between them are taken.
+/// Asserts that each of these rows fails with its number, and that the good rows between them are imported.
 #[track_caller]
 fn check_rows(format: Format, bad: &[(&[u8], i64)]) {
     let good = plants(1000, i64::try_from(bad.len()).expect("not many rows") + 1);
@@ -67,11 +67,11 @@ fn check_rows(format: Format, bad: &[(&[u8], i64)]) {
 }
 
 #[test]
-fn a_row_whose_plant_is_there_is_refused_skipped_or_taken_as_the_import_says() {
+fn a_row_with_a_taken_id_fails_is_skipped_or_replaces_as_on_conflict_says() {
     let kept = [NewPlant::new(1, "Rosa", Some("same"))];
     let old = [NewPlant::new(2, "Abies", Some("old")), NewPlant::new(3, "Rosa", Some("old"))];
     let new = [NewPlant::new(2, "Rosa", Some("new")), NewPlant::new(3, "Rosa", None)];
-    // The first row of the plant 4 makes it, so it is there for the others.
+    // The first row of plant 4 creates it, so its id is taken for the other rows.
     let made = NewPlant::new(4, "Rosa", Some("made"));
     let later = ["second", "Rosa", "last"].map(|name| NewPlant::new(4, name, Some("made")));
     let rows = [&kept[..], &new, std::slice::from_ref(&made), &later].concat();
@@ -100,7 +100,7 @@ fn a_row_whose_plant_is_there_is_refused_skipped_or_taken_as_the_import_says() {
 }
 
 #[test]
-fn blank_lines_are_skipped_and_counted_and_line_ends_are_of_both_kinds() {
+fn blank_lines_are_skipped_but_counted_and_line_ends_are_lf_or_crlf() {
     for (format, body, lines) in [
         (
             Format::Ndjson,
@@ -129,7 +129,7 @@ fn blank_lines_are_skipped_and_counted_and_line_ends_are_of_both_kinds() {
 
 #[test]
 fn a_row_of_json_keeps_the_rules_of_a_create_and_fails_with_its_number() {
-    // Of these, a row cannot hold a line end, and a blank line is no row.
+    // No row can contain a line end, and a blank line is no row.
     let is_row = |row: &&[u8]| !row.trim_ascii().is_empty() && !row.contains(&b'\n');
     let mut rows: Vec<(Vec<u8>, i64)> =
         NOT_JSON.into_iter().filter(is_row).map(|row| (row.to_vec(), 1001)).collect();
@@ -172,7 +172,7 @@ fn a_row_of_csv_keeps_the_rules_of_a_create_and_fails_with_its_number() {
 }
 
 #[test]
-fn the_header_of_csv_names_the_columns_in_any_order_and_what_is_wrong_with_it_is_told() {
+fn the_csv_header_names_the_columns_in_any_order_and_its_mistakes_are_reported() {
     let server = TestServer::start();
     let client = server.client();
     for (header, problems) in [
@@ -229,14 +229,14 @@ fn the_header_of_csv_names_the_columns_in_any_order_and_what_is_wrong_with_it_is
 }
 
 #[test]
-fn a_quote_that_is_open_at_the_end_leaves_its_row_untaken() {
+fn a_row_with_a_quote_that_is_never_closed_is_not_imported() {
     for open in ["7,\"Rosa", "7,\"Rosa,x\n8,Abies,y\n", "7,Rosa,\"", "7,\"Rosa \"\""] {
         let server = TestServer::start();
         let client = server.client();
         let answer = client.import(Format::Csv, "", format!("id,name,tag\n1,Rosa,x\n{open}"));
         let errors = answer.assert_report(Counts { failed: 1, ..CREATED_ONE });
         assert_eq!(errors[0].0, 3, "{open:?}: {answer:?}");
-        // Either number is right: the text is broken, and so is the row.
+        // Both numbers are right: the text is broken, and so is the row.
         assert!(matches!(errors[0].1, 1001 | 1004), "{open:?}: {answer:?}");
         assert_eq!(listed(&client), [NewPlant::new(1, "Rosa", Some("x"))]);
     }
@@ -268,7 +268,7 @@ fn a_row_of_json_that_is_too_long_is_1003_and_the_next_one_is_taken() {
 }
 
 #[test]
-fn an_import_of_csv_stops_at_a_row_that_is_too_long_and_tells_so() {
+fn a_csv_import_stops_at_a_row_that_is_too_long_and_says_so() {
     let long = "x".repeat(ROW_MAX_BYTES);
     for row in [format!("2,{long},x\n"), format!("2,\"{long}\",x\n"), format!("2,\"Rosa,x\n{long}")]
     {
@@ -283,7 +283,7 @@ fn an_import_of_csv_stops_at_a_row_that_is_too_long_and_tells_so() {
         assert!(message.contains("stop"), "the message does not name the stop: {message}");
         assert_eq!(listed(&client), [NewPlant::new(1, "Rosa", Some("x"))]);
     }
-    // A row of the largest size breaks another rule, and the next one is taken.
+    // A row of the largest size breaks only another rule, and the next row is imported.
     let server = TestServer::start();
     let name = "x".repeat(ROW_MAX_BYTES - "2,,x".len());
     let body = format!("id,name,tag\n2,{name},x\n3,Rosa,\n");
@@ -340,7 +340,7 @@ fn another_content_type_is_1002() {
         (6, "application/json", "[{\"id\":6,\"name\":\"Rosa\"}]"),
         (7, "Application/JSON;charset=utf-8", "[ {\"id\":7,\"name\":\"Rosa\"} ]\n"),
     ] {
-        // The connection is kept behind an import.
+        // One connection for all: an import keeps it open.
         let lines = format!("Content-Type: {content_type}\r\n");
         connection.send(raw_request("POST /plants/import", &lines, body));
         connection.receive().assert_report(CREATED_ONE);
@@ -416,7 +416,7 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
         let words = [word, "the import stops here, and what was taken before stays"];
         assert!(words.into_iter().all(|word| message.contains(word)), "{body}: {message}");
     }
-    // The end of an element that is too large may be missed.
+    // After an element that is too large, nothing more is imported: its end may not be found.
     let (largest, long) = (body_of(1, ROW_MAX_BYTES), body_of(1, ROW_MAX_BYTES + 1));
     let report = import(&format!("[{largest},\n{long},{salix}]")).json();
     assert_eq!((&report["replaced"], &report["failed"]), (&1.into(), &1.into()), "{report}");
@@ -429,7 +429,7 @@ fn the_elements_of_a_json_array_are_taken_until_its_syntax_breaks() {
 }
 
 #[test]
-fn a_wrong_parameter_is_1006_and_nothing_is_taken() {
+fn a_wrong_parameter_is_1006_and_nothing_is_imported() {
     let server = TestServer::start();
     let client = server.client();
     let values = ["=other", "=", "", "=Skip", "=skip%20", "=skip,replace", "=%ff", "=skip&x=1"];
@@ -449,7 +449,7 @@ fn a_wrong_parameter_is_1006_and_nothing_is_taken() {
     }
 }
 
-/// Ends an import before its body does.
+/// Ends an import within its body.
 type Cut = fn(&mut TestServer, Connection);
 
 const END_OF_SENDING: Cut = |_, mut connection| {
@@ -462,7 +462,7 @@ const KILL: Cut = |server, _| {
     server.restart();
 };
 
-/// Parts of the row behind `sent` rows, one of them such that it could be taken for a whole row.
+/// Parts of the row after `sent` rows. One of them could be taken for a whole row.
 fn half_rows(format: Format, sent: i64) -> Vec<String> {
     let plant = plants(sent, 1).remove(0);
     match format {
@@ -475,8 +475,8 @@ fn half_rows(format: Format, sent: i64) -> Vec<String> {
     }
 }
 
-/// Cuts an import within a row. Asserts that a beginning of the rows is there, each whole, and that a second import
-/// brings the rest.
+/// Cuts an import within a row. Asserts that only whole rows from the first on were imported, and that a second
+/// import completes them.
 #[track_caller]
 fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
     const ROWS: i64 = 200;
@@ -536,7 +536,7 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
         connection.send(head(format, "", framing));
         connection
     };
-    // The first client sends no row, the second stops behind a row, and the third within a row.
+    // The first client sends no row, the second stops after a row, and the third within a row.
     let mut pausing = ["", "{\"id\":100,\"name\":\"Rosa\"}\n", "{\"id\":100,\"na"].map(|text| {
         let mut connection = open("Content-Length: 1000");
         connection.send(text);
@@ -558,7 +558,7 @@ fn a_client_that_pauses_is_5004_and_one_that_is_slow_but_steady_is_served() {
         connection.receive().assert_error(408, 5004);
         connection.wait_for_close();
     }
-    // The complete row of the second may have been stored; the incomplete row of the third was not.
+    // The complete row of the second client may have been stored; the incomplete row of the third was not.
     let hundredth = server.client().read(100);
     if hundredth.status != 404 {
         hundredth.assert_new_plant(100, "Rosa", None);

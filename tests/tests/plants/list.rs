@@ -23,7 +23,7 @@ fn an_empty_store_lists_an_empty_array() {
 }
 
 #[test]
-fn a_page_holds_the_plants_behind_after_in_the_order_of_their_ids_and_no_more_than_limit() {
+fn a_page_has_the_plants_after_an_id_in_the_order_of_ids_and_at_most_limit() {
     let all = [1, -7, i64::MAX, -1, i64::MIN, 7, 0, i64::MAX - 1, i64::MIN + 1];
     let server = TestServer::start();
     let client = server.client();
@@ -47,7 +47,7 @@ fn a_page_holds_the_plants_behind_after_in_the_order_of_their_ids_and_no_more_th
 }
 
 #[test]
-fn a_page_has_100_plants_unless_said_and_at_most_1000() {
+fn a_page_has_100_plants_by_default_and_at_most_1000() {
     let plants: Vec<_> = (1..=1001).map(|id| NewPlant::new(id, "Rosa", None)).collect();
     let server = TestServer::start();
     let client = server.client();
@@ -68,7 +68,7 @@ fn a_page_has_100_plants_unless_said_and_at_most_1000() {
 }
 
 #[test]
-fn a_link_keeps_the_limit_and_the_filters_encoded_and_leads_on_behind_the_page() {
+fn a_link_keeps_the_limit_and_the_encoded_filters_and_continues_after_the_page() {
     let server = TestServer::start();
     let client = server.client();
     let mut all = Vec::new();
@@ -105,7 +105,7 @@ fn a_link_keeps_the_limit_and_the_filters_encoded_and_leads_on_behind_the_page()
 }
 
 #[test]
-fn a_name_finds_the_plants_whose_name_holds_it_by_full_case_folding() {
+fn a_search_finds_names_that_contain_a_text_by_full_case_folding() {
     let longest = "İ".repeat(TEXT_MAX_CHARACTERS);
     let plain =
         ["Rosa canina", "rosa", "ROSA", "roSa Rugosa", "Ros", "Aster", "Rose\u{301}", "ROSÉ"];
@@ -220,7 +220,7 @@ fn a_wrong_parameter_is_1006_and_the_message_names_it() {
     wrong.push(("limit", "limit=9223372036854775808".to_owned()));
     for name in ["tag", "name"] {
         wrong.push((name, format!("{name}=")));
-        // No percent-encoding, or not of UTF-8.
+        // Invalid percent-encoding, or encoded bytes that are not UTF-8.
         for value in
             ["%", "%4", "a%", "%zz", "%4g", "%ff", "%C3", "%ED%A0%80", "%C0%AF", "%F4%90%80%80"]
         {
@@ -254,7 +254,7 @@ fn a_wrong_parameter_is_1006_and_the_message_names_it() {
 }
 
 #[test]
-fn a_right_parameter_is_taken_however_it_is_encoded() {
+fn a_valid_parameter_is_taken_however_it_is_encoded() {
     let longest = "é".repeat(TEXT_MAX_CHARACTERS);
     let server = TestServer::start();
     let client = server.client();

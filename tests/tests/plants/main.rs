@@ -24,7 +24,7 @@ const TEXT_MAX_CHARACTERS: usize = 255;
 const JSON: &str = "Content-Type: application/json\r\n";
 const MERGE_PATCH: &str = "Content-Type: application/merge-patch+json\r\n";
 
-/// Text that has a meaning in a URL, a header or JSON, and text that is no ASCII.
+/// Texts with characters that mean something in a URL, a header or JSON, and texts beyond ASCII.
 fn nasty_texts() -> Vec<&'static str> {
     let of_a_url = ["a b", "a&tag=b", "a+b", "100%", "%41%zz", "#fragment", "a?b/c\\d", "a=b;c,d"];
     let quotes = ["\"quoted\"", "'single'", ">; rel=\"next\", <", "[a]{b}|^`~", " edges "];
@@ -37,7 +37,8 @@ fn encode(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// The parameters of a link, decoded and sorted. There must be no `+`, which some decoders read as a space.
+/// The parameters of a link, decoded and sorted. Asserts that the link has no `+`, which some decoders read as a
+/// space.
 #[track_caller]
 fn parameters(link: &str) -> Vec<(String, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%=&!$'()*,;:@/?".contains(&byte);
@@ -54,8 +55,7 @@ fn parameters(link: &str) -> Vec<(String, String)> {
     parameters
 }
 
-/// Sends a request with the token and these header lines on its own connection: a refusal may close the
-/// connection.
+/// Sends a request with the token and these header lines on a new connection, since a refusal may close it.
 #[track_caller]
 fn send(server: &TestServer, request_line: &str, lines: &str, body: impl AsRef<[u8]>) -> Answer {
     let mut connection = server.connect();

@@ -1,4 +1,4 @@
-//! Paths, methods, ids and query parameters: what a request may ask for, and how the rest is refused.
+//! Paths, methods, ids and query parameters: which are accepted, and how others are refused.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn an_unknown_path_needs_a_token_and_is_4004() {
     let none = ["/nowhere", "/nowhere?x=1", "/plant", "/Plants", "/plants.json", "/v1/plants"];
     let slashes = ["/plants/", "/plants/1/", "//plants", "/plants//1", "/livez/"];
     let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1"];
-    // Beside the files of the page of the API.
+    // Unknown paths among the files of `/docs`.
     let files = ["/docs/nothing", "/docs/page.html", "/docs/swagger-ui-bundle.js.map"];
     let disguised = ["/docs/page.js/", "/docs//page.js", "/docs%2fpage.js"];
     let outside = ["/docs/../docs", "/docs/../../Cargo.toml"];
@@ -33,7 +33,7 @@ fn an_unknown_path_needs_a_token_and_is_4004() {
 }
 
 #[test]
-fn a_method_that_a_path_has_not_is_4005_and_allow_names_those_it_has() {
+fn a_method_that_a_path_lacks_is_4005_and_allow_lists_those_it_has() {
     let server = TestServer::start();
     let paths: BTreeSet<&str> = routes().iter().map(|route| route.path).collect();
     for route_path in paths {
@@ -90,7 +90,7 @@ fn head_is_get_without_its_body() {
     for path in [&plants[..], &refused, &others, &["/metrics?x=1", "/backup?x=1"]].concat() {
         connection.assert_head_is_like_get(path, "");
     }
-    // What only the content determines is not determined for HEAD (RFC 9110, section 9.3.2).
+    // Headers that depend on generating the content are omitted (RFC 9110, section 9.3.2).
     let lists = ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1", "/plants?name=R&limit=1"];
     for path in [&lists[..], &["/tags", "/tags?limit=1", "/metrics"]].concat() {
         connection.assert_head_is_get_without(&["content-length", "link"], path, "");
@@ -131,7 +131,7 @@ fn an_id_that_is_not_canonical_is_1006() {
 }
 
 #[test]
-fn a_query_parameter_that_an_operation_has_not_is_1006() {
+fn an_unknown_query_parameter_is_1006() {
     let server = TestServer::start();
     let client = server.client();
     client.create(1, "Rosa", None).assert_plant("Rosa", None);

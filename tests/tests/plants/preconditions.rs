@@ -4,7 +4,7 @@ use plantd_tests::{Answer, Client, TestServer, raw_request, replacement_body};
 
 use super::{JSON, assert_same};
 
-/// The plant of all conditions.
+/// The id of the plant to which all conditions apply.
 const ID: i64 = 1;
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "PATCH", "DELETE"];
@@ -12,9 +12,9 @@ const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "PATCH", "DELETE"];
 /// The outcome of a request with a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The same as without the condition.
+    /// The request is carried out as without the condition.
     Done,
-    /// 304 to GET and HEAD, 412 to the rest.
+    /// 304 to GET and HEAD, 412 to other methods.
     Matched,
     /// 412.
     Failed,
@@ -23,7 +23,7 @@ use Outcome::{Done, Failed, Matched};
 
 const CHANGED: &str = r#"{"name":"changed","tag":"changed"}"#;
 
-/// Sends a request with these header lines, and the body where the method takes one.
+/// Sends a request with these header lines. Only methods that take a body get it.
 #[track_caller]
 fn request(server: &TestServer, method: &str, id: i64, lines: &str, body: &str) -> Answer {
     let mut connection = server.connect();
@@ -35,7 +35,7 @@ fn request(server: &TestServer, method: &str, id: i64, lines: &str, body: &str) 
     if method == "HEAD" { connection.receive_head() } else { connection.receive() }
 }
 
-/// Gives the plant two new revisions, and returns them.
+/// Changes the plant twice, and returns both revisions.
 #[track_caller]
 fn two_revisions(client: &Client) -> [u64; 2] {
     ["old", "new"].map(|name| client.put(ID, &replacement_body(name, None)).revision())
@@ -89,7 +89,7 @@ fn check_values(name: &str, outcome: Outcome, values: &[&[&str]]) {
     check(&lines.iter().map(|lines| (lines.as_str(), outcome)).collect::<Vec<_>>());
 }
 
-/// Lists that a recipient must take, although a sender should send none (RFC 9110, section 5.6.1.2).
+/// Lists that a recipient must accept but no sender should send (RFC 9110, section 5.6.1.2).
 const EMPTY_LISTS: [&str; 4] = ["", "   ", ",", " ,\t, "];
 
 #[test]
@@ -100,7 +100,7 @@ fn if_match_passes_only_the_strong_tag_of_the_current_revision() {
     let most = ["\"NEW\""; 100].join(",");
     check_values("If-Match", Done, &[&one, &spaced, &lines, &[&most]]);
     check(&[("if-match:\"NEW\"\r\n", Done)]);
-    // A list without tags has none that matches (RFC 9110, section 13.1.1).
+    // A list without tags matches nothing (RFC 9110, section 13.1.1).
     check_values("If-Match", Failed, &[&EMPTY_LISTS]);
 
     let others = ["\"OLD\"", "\"x\"", "\"\"", "\"*\"", "\"0NEW\"", "\"+NEW\"", "\"NEW.0\""];
@@ -135,7 +135,7 @@ fn if_match_comes_before_if_none_match() {
 }
 
 #[test]
-fn a_condition_on_a_date_is_ignored_for_a_plant_has_no_date() {
+fn a_condition_on_a_date_is_ignored() {
     check(&[
         ("If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Done),
         ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n", Done),
@@ -166,7 +166,7 @@ fn a_condition_that_cannot_be_read_is_1007_and_nothing_changes() {
         all.push((name, format!("{name}: *\r\n{name}: \"{revision}\"\r\n")));
         all.push((name, format!("{name}: \"{revision}\"\r\n{name}: x\r\n")));
     }
-    // A wrong condition is refused even where the other one would decide.
+    // An invalid condition is refused even where the other one would decide.
     all.push(("If-None-Match", "If-Match: \"x\"\r\nIf-None-Match: x\r\n".to_owned()));
     for (name, lines) in all {
         for method in METHODS {
@@ -182,7 +182,7 @@ fn a_condition_that_cannot_be_read_is_1007_and_nothing_changes() {
 }
 
 #[test]
-fn a_put_makes_a_plant_only_where_its_condition_allows_and_other_methods_answer_404() {
+fn a_put_creates_a_plant_only_where_its_condition_allows_and_other_methods_answer_404() {
     let server = TestServer::start();
     let client = server.client();
     for (lines, is_made) in [

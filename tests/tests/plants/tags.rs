@@ -10,7 +10,7 @@ const PAGE_DEFAULT_TAGS: usize = 100;
 /// The most tags that a page may have.
 const PAGE_MAX_TAGS: usize = 1000;
 
-/// Tags whose order by code points differs from that of a language, of UTF-16, or of folded text.
+/// Tags in the order of code points, which differs from that of a language, of UTF-16 and of folded text.
 const TAGS: [&str; 12] = [
     " edge",
     "Rosa",
@@ -70,7 +70,7 @@ fn every_write_changes_the_counts_and_a_tag_without_plants_is_gone() {
 }
 
 #[test]
-fn a_page_holds_the_tags_after_one_that_begin_with_the_prefix_in_the_order_of_code_points() {
+fn a_page_has_the_tags_with_the_prefix_after_a_tag_in_the_order_of_code_points() {
     let plants = plants_with(&TAGS);
     let server = TestServer::start();
     let client = server.client();
@@ -104,7 +104,7 @@ fn a_page_holds_the_tags_after_one_that_begin_with_the_prefix_in_the_order_of_co
 }
 
 #[test]
-fn a_link_keeps_the_limit_and_the_prefix_encoded_and_leads_on_behind_the_page() {
+fn a_link_keeps_the_limit_and_the_encoded_prefix_and_continues_after_the_page() {
     let server = TestServer::start();
     let client = server.client();
     let longer: Vec<String> = nasty_texts()
@@ -135,7 +135,7 @@ fn a_link_keeps_the_limit_and_the_prefix_encoded_and_leads_on_behind_the_page() 
 }
 
 #[test]
-fn a_page_has_100_tags_unless_said_and_at_most_1000() {
+fn a_page_has_100_tags_by_default_and_at_most_1000() {
     let plants: Vec<_> =
         (1..=1001).map(|id| NewPlant::new(id, "Rosa", Some(&format!("tag {id:04}")))).collect();
     let server = TestServer::start();
@@ -163,7 +163,7 @@ fn a_wrong_parameter_is_1006_and_the_message_names_it() {
     }
     let too_long = encode(&"é".repeat(TEXT_MAX_CHARACTERS + 1));
     for name in ["after", "prefix"] {
-        // A text that no tag can be or begin with, no percent-encoding, and no UTF-8.
+        // Texts with which no tag can begin, invalid percent-encoding, and bytes that are not UTF-8.
         for value in
             ["", &too_long, "%00", "a%0Ab", "%7F", "%C2%85", "%", "%zz", "%ff", "%ED%A0%80"]
         {

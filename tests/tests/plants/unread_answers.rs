@@ -1,4 +1,4 @@
-//! Clients that ask for large answers and do not read them: how much memory they cost, and what others notice.
+//! Clients that request large answers without reading them: how much memory they cost, and what other clients notice.
 
 use plant_http::limits::{PAGE_MAX_PLANTS, PLANT_ANSWER_MAX_BYTES};
 use plantd_tests::{
@@ -7,7 +7,7 @@ use plantd_tests::{
 
 use super::plant_all;
 
-/// What a connection takes beside the part of the answer that waits in it, and the slack of the allocator.
+/// The memory of a connection without the buffered part of its answer, with the slack of the allocator.
 const CONNECTION_KIB: usize = 256;
 
 /// The budget of the test.
@@ -25,7 +25,7 @@ fn server_with(plants: usize, launch: Launch) -> TestServer {
     server
 }
 
-/// Sends a request, and reads nothing but the head of the answer.
+/// Sends a request, and reads only the head of the answer.
 #[track_caller]
 fn begin(server: &TestServer, request: &str) -> (Connection, Answer) {
     let mut connection = server.connect();
@@ -34,7 +34,7 @@ fn begin(server: &TestServer, request: &str) -> (Connection, Answer) {
     (connection, head)
 }
 
-/// Asserts that these many KiB are what the server has taken since it had `resident_kib`, at most.
+/// Asserts that the server's memory has grown by at most this many KiB since it was `resident_kib`.
 #[track_caller]
 fn assert_took_at_most(server: &mut TestServer, resident_kib: u64, most_kib: usize) {
     let took = server.process().peak_resident_kib().saturating_sub(resident_kib);
@@ -49,7 +49,7 @@ fn lists_that_nobody_reads_take_no_more_than_the_budget_and_small_answers_go_on(
     let list = raw_head(&format!("GET /plants?limit={PAGE_MAX_PLANTS}"), "");
     assert_eq!(begin(&server, &list).1.status, 200);
     let resident_kib = server.process().resident_kib();
-    // A few more fit, because a part of each is with the client.
+    // A few more fit, because a part of each answer is in the buffers of the socket.
     let most = ANSWERS_MAX_BYTES / (PAGE_MAX_PLANTS * PLANT_ANSWER_MAX_BYTES) + 10;
     let mut unread = Vec::new();
     loop {
@@ -75,7 +75,7 @@ fn lists_that_nobody_reads_take_no_more_than_the_budget_and_small_answers_go_on(
 
 #[test]
 fn a_stream_that_nobody_reads_takes_a_small_part_of_its_plants() {
-    // With a page of the largest plants, each would take 2 MB.
+    // A page of the largest plants would take 2 MB per stream.
     const STREAMS: usize = 32;
     let mut server = server_with(2 * PAGE_MAX_PLANTS, Launch::new());
     let export = raw_head("GET /plants/export", "");

@@ -4,7 +4,7 @@ use plantd_tests::{TestServer, plant_body};
 
 use super::assert_same;
 
-/// Each end of int64, what lies around zero, and an id that a JavaScript number cannot hold.
+/// The ends of int64, the ids around zero, and an id that a JavaScript number cannot represent.
 const EDGE_IDS: [i64; 8] =
     [i64::MIN, i64::MIN + 1, -1, 0, 1, 9_007_199_254_740_993, i64::MAX - 1, i64::MAX];
 
@@ -103,7 +103,7 @@ fn a_patch_changes_the_members_that_it_has() {
 }
 
 #[test]
-fn a_change_that_changes_nothing_keeps_the_revision() {
+fn a_no_op_keeps_the_revision() {
     let server = TestServer::start();
     let client = server.client();
     let made = client.put(1, r#"{"name":"Rosa"}"#);
@@ -125,6 +125,6 @@ fn a_change_that_changes_nothing_keeps_the_revision() {
         answer.assert_plant("Rosa", None);
         assert_eq!(answer.header("etag"), made.header("etag"), "{method} {body}");
     }
-    // If one of them had been written, it would have taken a revision.
+    // A write would have taken a revision.
     client.create(2, "Abies", None).assert_next_revision_after(&made);
 }

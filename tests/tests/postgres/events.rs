@@ -1,4 +1,4 @@
-//! Events in PostgreSQL: commits that come late, unused blocks, cursors, and followers of several repositories.
+//! Events in PostgreSQL: late commits, unused blocks, cursors, and followers of several repositories.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::schema::{
     numbered, page_of_events, position, wait_until_blocked, wait_until_forgotten,
 };
 
-/// The longest wait until an unused block is given up, on a busy machine.
+/// An unused block is given up within this time, even on a busy machine.
 const MOMENT: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +62,8 @@ async fn an_unused_block_delays_the_events_only_briefly() {
     }
 }
 
-/// Another session has inserted the id of a create, which waits. The events are read, and the session rolls back.
+/// Another session has inserted the id of a create, which waits. Meanwhile the events are read; then the session
+/// rolls back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_whose_number_was_given_up_takes_another_one() {
     let schema = Schema::new();
@@ -74,10 +75,10 @@ async fn a_writer_whose_number_was_given_up_takes_another_one() {
         tokio::spawn(async move { create(&repository, 7).await })
     };
     wait_until_blocked(&schema, "WITH block");
-    // It holds nothing that other sessions wait for.
+    // The waiting create holds no lock on the counters.
     schema.query("SELECT slot FROM SCHEMA.counters FOR UPDATE NOWAIT");
     let early = create(&repository, 8).await;
-    // The number of the create that waits is given up.
+    // This read gives up the number of the waiting create.
     assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [8]);
     assert!(!late.is_finished());
     other.give_up();
@@ -106,7 +107,7 @@ async fn creates_of_taken_ids_delay_no_events_and_take_few_numbers() {
     };
     refused().await;
     let last = create(&repository, 2).await;
-    // All blocks are there by now, so it need not be asked again.
+    // Every block is used or given up by now, so one read suffices.
     let events = page_of_events(&repository, EventsAfter::Oldest).await;
     let revisions: Vec<_> = events.iter().map(Event::revision).collect();
     assert_eq!(revisions, [first, last]);
@@ -120,14 +121,14 @@ async fn creates_of_taken_ids_delay_no_events_and_take_few_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_forgotten() {
+async fn events_after_many_unused_blocks_are_shown_when_the_events_before_are_forgotten() {
     const IMPORTED: i64 = 10;
     let mut schema = Schema::new();
     let repository = schema.open().await;
     let start = EventsAfter::Cursor(repository.newest_event().await.expect("reads"));
     let first = create(&repository, 0).await;
     let first = position(&repository, first).await;
-    // More than are read at a time.
+    // More than one read covers.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
     let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error);
     assert_eq!(import.await.expect("imports").len(), 10);
@@ -135,7 +136,7 @@ async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_f
     assert_eq!(ids_of_events(&repository, first).await, imported);
     drop(repository);
 
-    // Those of the import are forgotten together, or not at all.
+    // The events of the import are forgotten together or not at all.
     schema.config.retention = keeping(8);
     let repository = schema.open().await;
     wait_until("all before the import to be forgotten", || {
@@ -149,7 +150,7 @@ async fn events_behind_many_unused_blocks_are_shown_when_the_events_before_are_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_behind_an_unused_block_are_forgotten_without_another_write() {
+async fn events_after_an_unused_block_are_forgotten_without_another_write() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
     let repository = schema.open().await;
@@ -176,7 +177,7 @@ async fn a_follower_of_one_server_sees_the_changes_made_through_any() {
         let seen: Vec<_> =
             page.events.iter().map(|event| (event.revision(), event.id.get())).collect();
         assert_eq!(seen, [(revision, id)]);
-        // The cursor of one is good for the other.
+        // A cursor from one repository is valid for the other.
         let again = other.events(EventsAfter::Cursor(cursor), 10).await.expect("reads");
         assert_eq!(again, page);
         cursor = page.next;
@@ -191,7 +192,7 @@ async fn a_cursor_of_a_group_that_a_failover_has_lost_is_refused() {
     create(&repository, 2).await;
     let last = EventsAfter::Cursor(repository.newest_event().await.expect("reads"));
     repository.events(last, 10).await.expect("it is there");
-    // Another group gets the number.
+    // Another group takes the number.
     schema.query("UPDATE SCHEMA.events SET group_id = '\\x01' WHERE 2 = ANY(ids)");
     let lost = repository.events(last, 10).await;
     assert!(matches!(lost, Err(StoreError::EventsGone)), "{lost:?}");

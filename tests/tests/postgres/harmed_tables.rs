@@ -1,4 +1,4 @@
-//! Tables that are changed or harmed under a running server: PostgreSQL refuses some writes, or takes none.
+//! Tables that are changed or damaged under a running server: PostgreSQL refuses some writes, or all of them.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use test_postgres::{fresh_schema_name, shared};
 use crate::postgres_command::is_ready;
 use crate::user::User;
 
-/// A server whose user of the database may use the tables, but did not make them.
+/// A server whose database user may use the tables but does not own them.
 struct OnTables {
     schema: String,
     user: User,
@@ -39,8 +39,8 @@ impl OnTables {
         shared().query(&sql.replace("SCHEMA", &self.schema).replace("USER", &self.user.name))
     }
 
-    /// Runs statements. `RAISE` with the number of an error makes PostgreSQL raise that before it writes plants
-    /// that meet a condition.
+    /// Runs statements. `RAISE` with an error code makes PostgreSQL raise that error before it writes plants that
+    /// meet the condition.
     #[track_caller]
     fn harm(&self, harm: &str, condition: &str) {
         let Some((_, sqlstate)) = harm.split_once("RAISE ") else {
@@ -126,7 +126,7 @@ fn while_postgres_takes_no_writes_readyz_says_so_until_that_is_repaired() {
     at_once(&NO_WRITES, |(harm, mend, is_seen)| {
         let tables = OnTables::start();
         let client = tables.server.client();
-        // More blocks than the tries of one write, so that a sequence that begins anew stays behind them.
+        // More blocks than a write has tries, so that a sequence that restarts stays below them.
         for id in -100..=0 {
             client.create(id, "Rosa", None).assert_plant("Rosa", None);
         }
@@ -134,7 +134,7 @@ fn while_postgres_takes_no_writes_readyz_says_so_until_that_is_repaired() {
         if *is_seen {
             wait_until("/readyz to say no", || !is_ready(&client));
         }
-        // A change, which all of these keep from being carried out.
+        // A change, which each of these faults prevents.
         let put = r#"{"name":"Salix"}"#;
         let said = client.put(0, put).assert_error(503, 5003);
         assert!(said.contains("database") && said.contains("nothing was written"), "{said}");
@@ -155,7 +155,7 @@ fn without_an_index_that_writes_need_readyz_says_no_and_no_id_is_taken_twice() {
     let tables = OnTables::start();
     let client = tables.server.client();
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
-    // It tells whether a group is committed.
+    // The index that shows whether a group was committed.
     tables.query("ALTER TABLE SCHEMA.events DROP CONSTRAINT events_group_id_key");
     wait_until("/readyz to say no", || !is_ready(&client));
     tables.query("ALTER TABLE SCHEMA.events ADD UNIQUE (group_id)");
@@ -272,7 +272,7 @@ fn a_row_of_an_import_that_postgres_refuses_fails_alone() {
     assert!(is_ready(&client));
 }
 
-/// The plants that were written last, from which `/readyz` and a refused write learn whether PostgreSQL takes writes.
+/// The newest plants, by which `/readyz` and a refused write learn whether PostgreSQL takes writes.
 const NEWEST: RangeInclusive<i64> = 1..=5;
 
 /// A server whose newest plants are these alone.
@@ -312,7 +312,7 @@ fn writes_in_the_group_of_a_refused_one_are_tried_even_if_postgres_takes_nothing
 }
 
 #[test]
-fn a_write_that_waits_in_vain_for_others_takes_no_other_write_of_its_group_with_it() {
+fn a_write_that_waits_in_vain_for_others_fails_no_other_write_of_its_group() {
     let tables = with_newest_plants();
     tables.query(
         "CREATE FUNCTION SCHEMA.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -322,7 +322,7 @@ fn a_write_that_waits_in_vain_for_others_takes_no_other_write_of_its_group_with_
            WHEN (NEW.id IN (11, 12)) EXECUTE FUNCTION SCHEMA.refuse()",
     );
     let client = tables.server.client();
-    // An import is one group. It says of no row that nothing was written, as one of them may be tried again.
+    // An import is one group. Its answer does not say that nothing was written, because rows may be tried again.
     let rows: String =
         (11..=14).map(|id| format!("{{\"id\":{id},\"name\":\"Abies\"}}\n")).collect();
     assert_eq!(client.import(Format::Ndjson, "", rows).status, 503);
@@ -337,7 +337,7 @@ fn a_write_that_waits_in_vain_for_others_takes_no_other_write_of_its_group_with_
 #[test]
 fn a_refused_write_learns_from_the_changes_of_others_that_postgres_takes_writes() {
     let tables = with_newest_plants();
-    // Between the read of a plant and its rehearsal, others change the plant each time.
+    // Others change a plant each time between its read and its rehearsal.
     tables.query(
         "CREATE FUNCTION SCHEMA.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
            PERFORM pg_sleep(0.3); RETURN NULL; END $$; \

@@ -1,4 +1,4 @@
-//! PostgreSQL as the store: the repository on its own, and the program with its plants there.
+//! PostgreSQL as the store: the repository alone, and the program with its plants there.
 
 mod events;
 mod harmed_tables;

@@ -23,17 +23,17 @@ const PASSWORD: &str = "correct-horse-battery";
 /// The deadline for the message that PostgreSQL is not reachable.
 const FEW_SECONDS: Duration = Duration::from_secs(15);
 
-/// The id of a plant that no test makes.
+/// The id of a plant that no test creates.
 const NO_PLANT: i64 = -1;
 
-/// The commands that open a database, each of which refuses in the same words.
+/// The commands that open a database, which refuse in the same words.
 const COMMANDS: [&str; 2] = ["serve", "migrate"];
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// The program refuses, prints no password, and creates no folder.
+/// Asserts that the program refuses, prints no password, and creates no folder.
 #[track_caller]
 fn refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
     let folder = folder();
@@ -98,9 +98,9 @@ fn without_the_right_to_make_the_extension_migrate_and_a_start_say_what_to_do() 
 
 #[test]
 fn an_unreachable_postgres_is_reported_in_seconds_and_without_the_password() {
-    // The time of the build must not count.
+    // The build must not count into the time.
     let _ = program();
-    // The one port is closed; the other one takes connections and says nothing.
+    // One port is closed; the other accepts connections and stays silent.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let closed = nobody.local_addr().expect("an address");
     drop(nobody);
@@ -119,7 +119,7 @@ fn an_unreachable_postgres_is_reported_in_seconds_and_without_the_password() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_ends_with_64_by_the_flag_and_with_78_by_the_environment() {
+fn an_invalid_value_ends_with_64_by_the_flag_and_with_78_by_the_environment() {
     refusal(&Launch::new().arguments(["migrate"]), USAGE, &["--postgres", "PLANTD_POSTGRES"]);
     let url = |rest: &str| format!("postgres://plantd{rest}");
     let postgres = ["--postgres", "PLANTD_POSTGRES"];
@@ -135,7 +135,7 @@ fn a_value_that_cannot_be_used_ends_with_64_by_the_flag_and_with_78_by_the_envir
         (postgres, url(&format!(":{PASSWORD}@one/plants?connect_timeout=soon"))),
         (postgres, url(&format!("@one/plants?password={PASSWORD}&nonsense=1"))),
         (postgres, url(&format!("@one/plants?{PASSWORD}"))),
-        // An @ in a password is written %40. The text behind it would be taken for a host.
+        // An @ in a password must be written %40; the text after it would be taken for a host.
         (postgres, url(&format!(":p@{PASSWORD}@one/plants"))),
         (schema, "Plants".to_owned()),
         (schema, "a\"; DROP TABLE plants; --".to_owned()),
@@ -213,7 +213,7 @@ fn servers_share_their_plants_and_a_tokens_file() {
     let token = create_token(folder.path(), &[&["--name", "shared"][..], &to_file].concat());
     let start = || {
         let launch = Launch::new().postgres(shared().url(), &schema).arguments(to_file);
-        // The fewest connections will do.
+        // The smallest number of connections suffices.
         let launch = launch.arguments(["--postgres-connections", "8"]);
         TestServer::start_with(launch.without_environment("PLANTD_TOKEN"))
     };
@@ -244,7 +244,7 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
     for stopped in 1..=2 {
         cluster.stop_fast();
         wait_until("/readyz to say no", || !is_ready(&client));
-        // Each request is tried for some seconds, so the second time there are none.
+        // The server tries each request for some seconds, so the second outage has no requests.
         if stopped == 1 {
             let begun = Instant::now();
             let said = client.create(2, "Abies", None).assert_error(503, 5003);
@@ -270,7 +270,7 @@ fn a_server_stays_up_while_postgres_is_away_and_goes_on_when_it_is_back() {
 }
 
 #[test]
-fn a_server_ends_in_order_also_while_postgres_is_away() {
+fn a_server_ends_in_order_even_while_postgres_is_away() {
     const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
     let mut cluster = Cluster::start();
     let mut server =
@@ -288,7 +288,7 @@ fn a_server_ends_in_order_also_while_postgres_is_away() {
         }
         let client = server.client();
         wait_until("/readyz to say no", || !is_ready(&client));
-        // One is on its way.
+        // A request is under way at the shutdown.
         let mut connection = server.connect();
         connection.send(create_request(&plant_body(2, "Abies", None)));
         let begun = Instant::now();
@@ -346,7 +346,7 @@ fn over_tls_only_a_verified_server_gets_any_data() {
     let begun = Instant::now();
     for (url, words) in [
         (url("localhost", &format!("sslmode=verify-full&{stranger}")), "certificate"),
-        // The server is also verified where the URL asks for less.
+        // PostgreSQL's certificate is verified even where the URL asks for less.
         (url("localhost", &stranger), "certificate"),
         (url("localhost", "sslmode=require"), "certificate"),
         (url("another.example", &trusting), "another.example"),
@@ -403,7 +403,7 @@ fn a_file_without_certificates_ends_with_78_and_is_named() {
 }
 
 #[test]
-fn a_backup_and_an_archive_are_refused_with_the_tools_of_postgres() {
+fn a_backup_and_an_archive_are_refused_in_favor_of_the_tools_of_postgres() {
     let folder = folder();
     let launch = Launch::new().postgres(shared().url(), &fresh_schema_name());
     let server = TestServer::start_with(launch.clone());

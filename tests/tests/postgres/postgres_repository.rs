@@ -1,4 +1,4 @@
-//! The repository in PostgreSQL: the contract, and promises that are its own.
+//! The repository in PostgreSQL: the contract of all repositories, and promises of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const FEW_EVENTS: usize = 16;
 /// How many plants a search examines before it uses an index.
 const FIRST_EXAMINED: i64 = 2_000;
 
-/// How many plants are imported at once: more than are written in one transaction.
+/// The plants of an import: more than one transaction writes.
 const IMPORTED: i64 = 600;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn tables_of_another_version_are_refused_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_that_were_lost_are_counted_again_by_migrate() {
+async fn lost_counts_are_recounted_by_migrate() {
     const KEPT: u64 = 4;
     let schema = Schema::keeping(KEPT);
     let repository = schema.open().await;
@@ -133,7 +133,7 @@ async fn a_user_who_may_not_create_tables_uses_existing_ones() {
     repository.check_ready().await.expect("writes are taken");
     drop(repository);
 
-    // It may also give up an unused block, and forget old events.
+    // This user may also give up an unused block, and forget old events.
     schema.query("SELECT nextval('SCHEMA.event_blocks')");
     let mut few = of_user.config.clone();
     few.retention = keeping(1);
@@ -173,7 +173,7 @@ async fn a_server_that_would_lose_plants_or_change_letters_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_acknowledges_before_the_sync_is_overridden() {
-    // No other session writes PostgreSQL's log to the disk in time.
+    // No background process writes PostgreSQL's log to the disk in time.
     let mut cluster =
         Cluster::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "10s")]);
     let schema = Schema::of(cluster.database());
@@ -205,7 +205,7 @@ async fn names_match_independently_of_the_locale_of_the_database() {
     assert_eq!(database.query("SELECT lower('ISPARTA')"), "ısparta");
     let repository = Schema::of(&database).open().await;
     for (place, name) in (0_i64..).zip(&names) {
-        // Ids below 0 too, and not in the order of the names.
+        // Negative ids too, in another order than the names.
         let tag = TAGS[usize::try_from(place).expect("small") % TAGS.len()];
         let new_plant = plant((place * 5) % 14 - 6, name, Some(tag));
         repository.create(new_plant, None).await.expect("the id is free");
@@ -246,10 +246,10 @@ async fn removed_plants_leave_no_permanent_rows() {
         delete(&repository, id).await;
     }
     let removed = || schema.query("SELECT count(*) FROM SCHEMA.plants WHERE name IS NULL");
-    // The rows of the newest ones are still there.
+    // The rows of the plants removed last still exist.
     assert_ne!(removed(), "0");
     let mut last = create(&repository, 21).await;
-    // The row of the removed plant 10 is still there.
+    // The row of the removed plant 10 still exists.
     for id in (10..=10).chain(22..=40) {
         let revision = create(&repository, id).await;
         assert!(revision > last, "{id}");
@@ -269,7 +269,8 @@ async fn removed_plants_leave_no_permanent_rows() {
 // Several repositories.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_creates_by_several_repositories_one_wins_and_a_repeated_request_is_done_once() {
+async fn concurrent_creates_by_several_repositories_have_one_winner_and_a_repeated_request_is_done_once()
+ {
     const PLANTS: i64 = 200;
     let schema = Schema::new();
     let repositories = schema.open_two().await;
@@ -316,7 +317,7 @@ async fn of_creates_by_several_repositories_one_wins_and_a_repeated_request_is_d
 
 // Bounds.
 
-/// Of many plants, one is rare, most of the last half are late, and the others have one of some common tags.
+/// Of many plants, one has the tag `rare`, most of the last half `late`, and the others one of some common tags.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_reads_few_rows_with_any_table_statistics() {
     const PLANTS: i64 = 25_000;
@@ -362,7 +363,7 @@ async fn a_page_reads_few_rows_with_any_table_statistics() {
             assert!(read <= most, "{read} rows were read, known: {is_known}, for {request:?}");
         }
         let repository = schema.open().await;
-        // Often enough that PostgreSQL goes over to a generic plan.
+        // Often enough for PostgreSQL to switch to a generic plan.
         for _ in 0..8 {
             let (rare, pages) = list(&repository, &filter(None, Some("rare")), 10).await;
             assert_eq!((rare.len(), pages), (1, 1));
@@ -382,7 +383,7 @@ async fn a_page_reads_few_rows_with_any_table_statistics() {
     assert_eq!(read_from_end_to_end, "0");
 }
 
-/// How many rows of plants were read by an index. PostgreSQL counts them when a session ends.
+/// How many rows of plants were read through indexes. PostgreSQL counts them when a session ends.
 #[track_caller]
 fn rows_read(schema: &Schema) -> i64 {
     let name = &schema.config.schema;

@@ -1,4 +1,4 @@
-//! A schema of its own for each test, and what the tests do with the repositories in it.
+//! A schema for each test, and helpers for the repositories in it.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,7 +17,7 @@ use test_postgres::Database;
 
 use crate::user::User;
 
-/// A fresh schema, of which several repositories may be opened.
+/// A new schema, on which several repositories may be opened.
 pub(crate) struct Schema {
     pub(crate) database: Database,
     pub(crate) config: PostgresConfig,
@@ -66,7 +66,7 @@ impl Schema {
         PostgresRepository::migrate(&self.config).await.expect("migrates").made_tables
     }
 
-    /// Runs a statement in another session, with the name for SCHEMA.
+    /// Runs a statement in another session. The name of the schema replaces `SCHEMA`.
     #[track_caller]
     pub(crate) fn query(&self, sql: &str) -> String {
         self.database.query(&self.named(sql))
@@ -76,7 +76,7 @@ impl Schema {
         sql.replace("SCHEMA.", &format!("{}.", self.config.schema))
     }
 
-    /// The same schema for a user of the database without privileges.
+    /// The same schema for a new database user without privileges.
     pub(crate) fn for_new_user(&self) -> (Self, User) {
         let user = User::new(&self.database);
         let mut config = self.config.clone();
@@ -92,7 +92,7 @@ impl StoreUnderTest for Schema {
     }
 }
 
-/// A transaction of another session, which pauses until this is committed or rolled back.
+/// A transaction of another session that pauses until it is committed or rolled back.
 pub(crate) struct Resting {
     name: String,
     database: Database,
@@ -100,8 +100,7 @@ pub(crate) struct Resting {
 }
 
 impl Resting {
-    /// Begins a transaction, and returns when `before` is done. The transaction then pauses, and continues with
-    /// `after`.
+    /// Begins a transaction, and returns when `before` is done. After the pause, the transaction runs `after`.
     #[track_caller]
     pub(crate) fn between(schema: &Schema, before: &str, after: &str) -> Self {
         let name = test_postgres::fresh_schema_name();
@@ -127,7 +126,7 @@ impl Resting {
         ))
     }
 
-    /// Runs the transaction to its end.
+    /// Ends the pause, and waits for the commit.
     #[track_caller]
     pub(crate) fn commit(self) {
         self.of_session("pg_cancel_backend(pid)");
@@ -156,7 +155,7 @@ pub(crate) fn create_by_hand(id: i64) -> String {
 pub(crate) const COUNT_BY_HAND: &str =
     "UPDATE SCHEMA.counters SET plants = plants + 1, events = events + 1 WHERE slot = 0";
 
-/// Waits until a session of the repository waits for another one, in a statement with these words.
+/// Waits until another session blocks one of the repository, in a statement with these words.
 #[track_caller]
 pub(crate) fn wait_until_blocked(schema: &Schema, words: &str) {
     let sessions = format!(
@@ -200,19 +199,19 @@ pub(crate) async fn count(repository: &PostgresRepository) -> i64 {
     repository.count(None).await.expect("reads").cast_signed()
 }
 
-/// Keeps this many of the newest events, and none for its age.
+/// Keeps this many of the newest events, and none because of its age.
 pub(crate) fn keeping(events: u64) -> EventRetention {
     EventRetention::new(events, Duration::ZERO)
 }
 
-/// The position behind the event with this revision.
+/// The position after the event with this revision.
 pub(crate) async fn position(repository: &PostgresRepository, revision: Revision) -> EventsAfter {
     let events = page_of_events(repository, EventsAfter::Oldest).await;
     let event = events.iter().find(|event| event.revision() == revision).expect("it is kept");
     EventsAfter::Cursor(event.cursor)
 }
 
-/// The events after a position, as far as one page shows them.
+/// The events after a position that fit into one page.
 pub(crate) async fn page_of_events(
     repository: &PostgresRepository,
     after: EventsAfter,
@@ -229,7 +228,7 @@ pub(crate) fn filter(name_part: Option<&str>, tag: Option<&str>) -> PlantFilter 
     PlantFilter::new(name_part, tag.map(str::to_owned)).expect("valid")
 }
 
-/// All plants that a filter lets through, and how many pages of `limit` plants it took.
+/// All plants that match a filter, and how many pages of `limit` plants they took.
 pub(crate) async fn list(
     repository: &PostgresRepository,
     filter: &PlantFilter,

@@ -1,4 +1,4 @@
-//! Searches with and without their indexes, and the numbers of tags.
+//! Searches with and without their indexes, and the counts of tags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::user::User;
 /// More plants than a search examines in order before it uses an index.
 const PLANTS: i64 = 3_000;
 
-/// A part with a trigram, parts of characters that mean something to `LIKE`, and parts without a trigram.
+/// A search text with a trigram, texts with characters special to `LIKE`, and texts without a trigram.
 const PARTS: [&str; 18] = [
     "salix",
     "SALIX 29",
@@ -39,7 +39,7 @@ const PARTS: [&str; 18] = [
     "木",
 ];
 
-/// Has plants whose last names are rare.
+/// Imports plants of which only the last have rare names.
 async fn fill(repository: &PostgresRepository) {
     let plants = (0..PLANTS).map(|id| {
         let name = match PLANTS - id {
@@ -58,7 +58,7 @@ async fn fill(repository: &PostgresRepository) {
     repository.import(plants.collect(), OnConflict::Error).await.expect("imports");
 }
 
-/// Compares searches with all plants that have the part.
+/// Compares the results of searches with all plants that match.
 async fn check_searches(repository: &PostgresRepository) {
     let (all, _) = list(repository, &PlantFilter::default(), 1_000).await;
     assert_eq!(i64::try_from(all.len()), Ok(PLANTS));
@@ -81,7 +81,7 @@ fn is_made(schema: &Schema) -> bool {
     schema.query(valid) == "1"
 }
 
-/// How often the index by trigrams was used. PostgreSQL counts when a session ends.
+/// How often the trigram index was used. PostgreSQL counts it when a session ends.
 fn searches_by_index(schema: &Schema) -> i64 {
     let scans = "SELECT coalesce(sum(idx_scan), 0) FROM pg_stat_user_indexes \
                  WHERE indexrelid = to_regclass('SCHEMA.plants_by_name')";
@@ -112,7 +112,7 @@ async fn without_the_extension_searches_find_the_same_plants_and_later_the_index
     check_searches(&repository).await;
     assert!(!is_made(&schema));
 
-    // A server that is running uses an index that another one makes.
+    // A running server uses an index that another one makes.
     schema.query("CREATE SCHEMA \"Other Extensions\"");
     schema.query("CREATE EXTENSION pg_trgm SCHEMA \"Other Extensions\"");
     schema.query(&format!("GRANT USAGE ON SCHEMA \"Other Extensions\" TO {}", user.name));
@@ -129,7 +129,7 @@ async fn without_the_extension_searches_find_the_same_plants_and_later_the_index
     }
     check_searches(&repository).await;
 
-    // So does a start, also where an interrupted attempt has left an incomplete index.
+    // A start also makes the index, even after an interrupted attempt has left an invalid one.
     schema.query("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'SCHEMA.plants_by_name'::regclass");
     drop(repository);
     let repository = of_user.open().await;
@@ -141,7 +141,7 @@ async fn without_the_extension_searches_find_the_same_plants_and_later_the_index
 
 const COUNT_EVENT_BY_HAND: &str = "UPDATE SCHEMA.counters SET events = events + 1 WHERE slot = 0";
 
-/// The numbers of tags as pages show them, and as the plants have them.
+/// Compares the counts of tags on pages with those of the plants.
 async fn check_tags(schema: &Schema, repository: &PostgresRepository) {
     let request = TagPageRequest { limit: 1_000, ..TagPageRequest::default() };
     let page = repository.tags(request).await.expect("reads");
@@ -156,7 +156,7 @@ async fn check_tags(schema: &Schema, repository: &PostgresRepository) {
     }
 }
 
-/// Writes plants with few ids, so that writers meet.
+/// Writes plants with few ids, so that writers conflict.
 async fn write_at_random(repository: Arc<PostgresRepository>, seed: i64) {
     const TURNS: i64 = 60;
     for turn in 0..TURNS {
@@ -190,7 +190,7 @@ async fn write_at_random(repository: Arc<PostgresRepository>, seed: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_of_tags_are_exact_after_writes_by_two_servers_that_conflict() {
+async fn counts_of_tags_are_exact_after_conflicting_writes_by_two_servers() {
     let schema = Schema::new();
     let repositories = schema.open_two().await;
     let mut writers = JoinSet::new();
@@ -199,12 +199,12 @@ async fn numbers_of_tags_are_exact_after_writes_by_two_servers_that_conflict() {
         writers.spawn(write_at_random(repository, seed));
     }
     while !writers.is_empty() {
-        // Counting again while others write must not lose or double a change.
+        // A recount during writes must neither lose nor double a change.
         schema.query("DELETE FROM SCHEMA.counters WHERE slot = 0");
         schema.migrate().await;
         let _ = writers.try_join_next().transpose().expect("a writer");
     }
-    // Each round changes numbers that the round before has folded.
+    // Each round changes counts that were folded in the round before.
     for round in 1..=3 {
         for repository in &repositories {
             check_tags(&schema, repository).await;
@@ -225,7 +225,7 @@ async fn numbers_of_tags_are_exact_after_writes_by_two_servers_that_conflict() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_of_tags_stay_exact_when_another_server_has_changed_the_row_that_a_write_changes() {
+async fn counts_of_tags_stay_exact_when_another_server_changes_the_row_of_a_write() {
     let schema = Schema::new();
     let repository = schema.open().await;
     repository.create(plant(1, "Rosa", Some("a")), None).await.expect("the id is free");
@@ -249,7 +249,7 @@ async fn numbers_of_tags_stay_exact_when_another_server_has_changed_the_row_that
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_of_tags_that_were_lost_are_counted_again_by_migrate() {
+async fn lost_counts_of_tags_are_recounted_by_migrate() {
     let schema = Schema::new();
     let repository = schema.open().await;
     fill(&repository).await;
@@ -261,7 +261,7 @@ async fn numbers_of_tags_that_were_lost_are_counted_again_by_migrate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_tags_are_as_tags_were_asked_for() {
+async fn pages_of_tags_have_the_prefix_and_come_after_the_given_tag() {
     let schema = Schema::new();
     let repository = schema.open().await;
     let tags = ["R", "R ", "R%", "R_", "Ra", "r", "é", "木", "🌱"];

@@ -2,12 +2,12 @@
 
 use test_postgres::{Database, fresh_schema_name};
 
-/// The grants that `plantd migrate --help` shows for the user of the server, with SCHEMA and USER for the names.
+/// The grants that `plantd migrate --help` shows for the server's user, with SCHEMA and USER as placeholders.
 const GRANTS: &str = "GRANT USAGE ON SCHEMA SCHEMA TO USER; \
      GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA SCHEMA TO USER; \
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA SCHEMA TO USER";
 
-/// A user of the database, until this is dropped.
+/// A database user, which is dropped with this.
 pub(crate) struct User {
     pub(crate) name: String,
     database: Database,
@@ -37,7 +37,7 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         let name = &self.name;
-        // Where the server has gone, so has the user.
+        // Fails if the server has gone, and the user with it.
         let _ = self.database.try_query(&format!("DROP OWNED BY {name}; DROP ROLE {name}"));
     }
 }

@@ -1,13 +1,14 @@
-//! The cases: requests that two parsers may read differently, and how plantd answers them.
+//! The cases: requests that two parsers may read differently, and plantd's answers to them.
 //!
 //! In the text of a case, `⏎` is a line end (CR LF), and these placeholders are replaced:
 //!
 //! - `{auth}`: the header line with the token.
-//! - `{plant}`: the JSON of the plant that a case may create. It has 24 bytes, in hexadecimal 18.
+//! - `{plant}`: the JSON of the plant that a case may create, of 24 bytes (hexadecimal 18).
 //! - `{chunks}`: that JSON as a whole body in chunks.
 //! - `{hidden}`: a whole request that deletes a plant and must never be carried out. `{hidden.length}` and
 //!   `{hidden.size}` are its length in decimal and in hexadecimal.
-//! - `{next}`: the same request, where a proxy may take it for the next request of its client. It is not sent to a proxy.
+//! - `{next}`: the hidden request, where a proxy may take it for its client's next request. It is not sent to a
+//!   proxy.
 
 use plantd_tests::{TOKEN, plant_body};
 
@@ -29,9 +30,9 @@ pub(crate) enum Expected {
     ImportError,
     /// 200 and the plant with the id 1.
     Read,
-    /// 200 without a body, as to a HEAD.
+    /// 200 without a body, to a HEAD.
     Head,
-    /// 204, as to an OPTIONS.
+    /// 204, to an OPTIONS.
     Options,
     /// 100.
     Continue,
@@ -40,14 +41,14 @@ pub(crate) enum Expected {
 /// The state of the connection after the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The text behind the case is answered as a separate request, and the connection stays open.
+    /// The text after the case is answered as a separate request, and the connection stays open.
     Kept,
-    /// The last answer closes the connection, and nothing behind the case is carried out.
+    /// The last answer closes the connection, and nothing after the case is carried out.
     Closed,
-    /// Like `Closed`, but for a client of HTTP/1.0, whose answer need not announce the close.
+    /// Like `Closed`, but for an HTTP/1.0 client, to which the close need not be announced.
     OldClosed,
-    /// The server waits for more bytes, and answers when the client stops sending. The text behind the case is
-    /// part of the request.
+    /// The server waits for more bytes, and answers when the client stops sending. The text after the case belongs to
+    /// the request.
     Unfinished,
 }
 
@@ -60,12 +61,12 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The bytes for plantd, with `behind` behind them.
+    /// The bytes for plantd, followed by `behind`.
     pub(crate) fn sent(&self, behind: &str) -> Vec<u8> {
         self.bytes("{hidden}", behind)
     }
 
-    /// The bytes for a proxy, with `behind` behind them.
+    /// The bytes for a proxy, followed by `behind`.
     pub(crate) fn sent_to_proxy(&self, behind: &str) -> Vec<u8> {
         self.bytes("", behind)
     }
@@ -109,7 +110,7 @@ const HIDDEN_BODY: &str = "Content-Length: {hidden.length}⏎⏎{hidden}";
 /// The same with a client that waits for 100 before it sends the body.
 const EXPECT_HIDDEN_BODY: &str = "Expect: 100-continue⏎Content-Length: {hidden.length}⏎⏎{hidden}";
 
-/// The end of a request with a body, and behind it the hidden request.
+/// The end of a request with a body, followed by the hidden request.
 const NEXT_BEHIND_BODY: &str = "Content-Length: 2⏎⏎{}{next}";
 const NEXT_BEHIND_CHUNKS: &str = "Transfer-Encoding: chunked⏎⏎2⏎{}⏎0⏎⏎{next}";
 
@@ -142,7 +143,7 @@ fn broken(name: &'static str, text: impl Into<String>) -> Case {
     case(name, text, [BrokenChunks], Closed)
 }
 
-/// A request with this request line, and with the rest of its head and its body.
+/// A request with this request line, the rest of its head, and its body.
 fn request(line: &str, rest: &str) -> String {
     format!("{line}⏎Host: plants⏎{{auth}}⏎{rest}")
 }
@@ -157,7 +158,7 @@ fn read_line(line: &str) -> String {
     request(line, "⏎")
 }
 
-/// A read with this header line for the host.
+/// A read with this header line as its host.
 fn read_host(host: &str) -> String {
     format!("GET /plants/1 HTTP/1.1⏎{host}⏎{{auth}}⏎⏎")
 }
@@ -188,7 +189,7 @@ fn import(body: &str) -> String {
     request("POST /plants/import HTTP/1.1", &format!("{lines}{body}"))
 }
 
-/// The same request with a host that is none.
+/// The same request with an invalid host.
 fn wrong_host(request: String) -> String {
     request.replacen("Host: plants", "Host: a b", 1)
 }
@@ -417,7 +418,7 @@ pub(crate) fn all() -> Vec<Case> {
         bad("HTTP/2 with prior knowledge", "PRI * HTTP/2.0⏎⏎SM⏎⏎"),
         bad("TLS", "\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03⏎⏎"),
 
-        // Requests behind each other (RFC 9112, sections 9.3.2 and 9.6).
+        // Pipelined requests (RFC 9112, sections 9.3.2 and 9.6).
         case("a HEAD behind a create", create(PLANT_BODY) + &read_line("HEAD /plants/1 HTTP/1.1"), [Created, Head], Kept),
         case("a create behind a HEAD", read_line("HEAD /plants/1 HTTP/1.1") + &create(PLANT_BODY), [Head, Created], Kept),
         case("chunks behind chunks", chunks("2⏎{}⏎0⏎⏎") + &chunks("{chunks}"), [Error(400, 1004), Created], Kept),

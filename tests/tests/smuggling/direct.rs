@@ -5,7 +5,7 @@ use plantd_tests::{Answer, Connection};
 use crate::cases::{self, Case, Expected, Then};
 use crate::store::{CANARY, assert_untouched, read_request, receive_read, start_server};
 
-/// The longest case that is sent byte by byte. Longer cases are sent in this many pieces.
+/// The longest case that is sent byte by byte. A longer one is sent in this many pieces.
 const BYTE_BY_BYTE_MAX_BYTES: usize = 2_000;
 
 #[test]
@@ -27,7 +27,7 @@ fn requests_sent_in_pieces_are_read_as_the_rfc_says_and_separately_from_the_next
     });
 }
 
-/// Sends each case on its own connection, with another request behind it.
+/// Sends each case on its own connection, followed by another request.
 #[track_caller]
 fn check(send: impl Fn(&mut Connection, &[u8])) {
     let server = start_server();
@@ -61,7 +61,7 @@ fn check_close(mut connection: Connection, case: &Case, last: &Answer) {
         let wanted = (case.then != Then::OldClosed).then_some("close");
         assert_eq!(last.header("connection"), wanted, "{}: {last:?}", case.name);
     }
-    // If the connection were kept open, the text behind the case would be answered before the end.
+    // On a connection that stayed open, the text after the case would be answered before the end.
     let _ = connection.try_finish_sending();
     connection.assert_closed();
 }

@@ -1,5 +1,5 @@
-//! Limits of heads and bodies. Each holds however the bytes arrive, and a client that has sent more than the
-//! limit can still read the answer.
+//! Limits of heads and bodies. Each holds however the bytes arrive, and a client that exceeds it can still read the
+//! answer.
 
 use plant_http::limits::{
     BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES,
@@ -15,7 +15,7 @@ const OWN_HEADER_LINES: usize = 2;
 /// How many bytes a client sends after a request that exceeds a limit.
 const TAIL_BYTES: usize = 300_000;
 
-/// A head of this many bytes, with lines that are as long as they may be, but for the last.
+/// A head of this many bytes, whose lines except the last have the greatest length.
 fn head(bytes: usize) -> Vec<u8> {
     let mut lines = String::new();
     let line = |bytes: usize| format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
@@ -51,7 +51,7 @@ fn create(bytes: usize) -> Vec<u8> {
     create_request(&(" ".repeat(bytes - plant.len()) + &plant)).into_bytes()
 }
 
-/// A create in chunks, with this size line in front of a chunk of 24 bytes.
+/// A create whose body is one chunk of 24 bytes, with this size line and these trailers.
 fn chunked(size: &str, trailers: &str) -> Vec<u8> {
     let head = raw_head(
         "POST /plants",
@@ -75,8 +75,8 @@ fn chunks_with_trailers(bytes: usize) -> Vec<u8> {
     chunked("18", &format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n\r\n".len())))
 }
 
-/// The name of a limit, a function that makes a request of this many bytes or lines, the limit, the status and error
-/// number of the answer at the limit, and those above it. The number is 0 for an answer without one.
+/// The name of a limit, a function that makes a request of this many bytes or lines, the limit, and the status and
+/// error number of the answers at the limit and above it. The number is 0 for an answer without one.
 type Limit = (&'static str, fn(usize) -> Vec<u8>, usize, (u16, i32), (u16, i32));
 
 const LIMITS: [Limit; 8] = [
@@ -90,7 +90,7 @@ const LIMITS: [Limit; 8] = [
     ("trailers", chunks_with_trailers, CHUNK_OVERHEAD_MAX_BYTES, (200, 0), (400, 1001)),
 ];
 
-/// How a request arrives: how many bytes at its end come in pieces, and how long these are; or in one piece with the
+/// How a request arrives: its last bytes (their number) in pieces (their length), or all in one piece with the
 /// request before it.
 type Arrival = Option<(usize, usize)>;
 
@@ -123,7 +123,7 @@ fn check(connect: impl Fn() -> Connection) {
             assert!([204, 404].contains(&connection.receive().status), "{name}");
 
             let mut connection = connect();
-            // A body that is too large still has an end, behind which nothing is read.
+            // A body that is too large still has an end, after which nothing is read.
             let tail = if beyond.1 == 1003 { 0 } else { TAIL_BYTES };
             send(arrival, &mut connection, &request(max + 1), &vec![b'x'; tail]);
             assert_answered(&mut connection, &name, beyond);

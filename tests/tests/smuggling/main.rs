@@ -1,5 +1,5 @@
-//! Request smuggling (RFC 9112, RFC 9110): plantd, alone or behind a proxy that shares its connections among
-//! clients, never takes a part of one request for another request.
+//! Request smuggling (RFC 9112, RFC 9110): plantd never takes a part of one request for another, alone or behind a
+//! proxy that shares its connections among clients.
 
 mod cases;
 mod direct;

@@ -1,6 +1,6 @@
-//! The cases on one connection to a proxy, and a victim's requests on others. The proxy has few connections
-//! to plantd, which all of them share: if plantd were out of step with the proxy, the victim would get
-//! another client's answer, or none.
+//! The cases on one connection to a proxy, and a victim's requests on others. All of them share the proxy's few
+//! connections to plantd: if plantd and the proxy disagreed about where requests end, the victim would get another
+//! client's answer, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ fn behind_a_proxy_that_streams_requests_every_client_gets_its_own_answer() {
     check("proxy_request_buffering off;");
 }
 
-/// Sends each case, with a victim that sends requests during and after it.
+/// Sends each case, with requests of a victim before, during and after it.
 #[track_caller]
 fn check(buffering: &str) {
     let server = start_server();
@@ -36,10 +36,10 @@ fn check(buffering: &str) {
         let mut resting = nginx.connect();
         ask(&mut resting, case, &format!("victim-{number}-before"));
         let mut attacker = nginx.connect();
-        // The proxy may take the first one for a part of the case.
+        // The proxy may take the first request for a part of the case.
         let behind = ["attacker", "last"]
             .map(|id| raw_head("GET /plants/1", &format!("X-Request-Id: {id}-{number}\r\n")));
-        // It may close the connection before it has read all of a long case.
+        // The proxy may close the connection before it has read all of a long case.
         let _ = attacker.try_send(case.sent_to_proxy(&behind.concat()));
         ask(&mut resting, case, &format!("victim-{number}-meanwhile"));
         if case.then == Then::Unfinished {
@@ -63,7 +63,7 @@ fn ask(victim: &mut Connection, case: &Case, id: &str) {
     receive_read(victim, case, VICTIM, id);
 }
 
-/// Asserts that the proxy has sent requests of both sides on one connection, as the server's log tells.
+/// Asserts, by the server's log, that the proxy has sent requests of both sides on one connection.
 #[track_caller]
 fn assert_connections_are_shared(log: &str) {
     let mut sides: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! HTTP on each transport: keep-alive connections, and clients that are slow or disconnect. Where a request
-//! ends is the subject of `smuggling/`.
+//! HTTP on each transport: keep-alive connections, and clients that are slow or disconnect. `smuggling/` tests where
+//! requests end.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -13,7 +13,7 @@ use plantd_tests::{
 use crate::transport::{Site, Transport, read_request};
 
 #[test]
-fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_that_is_kept() {
+fn pipelined_requests_are_answered_in_order_and_the_connection_is_kept() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
         let server = TestServer::start_with(site.launch(*transport));
@@ -37,12 +37,12 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
             connection.send(read_request(id));
             connection.receive().assert_new_plant(id, &format!("plant {id}"), None);
         }
-        // In TLS these are more than one record.
+        // More than one TLS record.
         connection.send(read_request(1).repeat(300));
         for _ in 0..300 {
             connection.receive().assert_new_plant(1, "plant 1", None);
         }
-        // Chunks that end within a letter.
+        // Chunks that end within a character.
         let body = plant_body(50, "Rosa 🌱", None);
         let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
         connection.send(raw_head("POST /plants", head));
@@ -50,7 +50,7 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
             connection.send(chunk(part));
         }
         connection.receive().assert_plant("Rosa 🌱", None);
-        // TLS announces the end too: `assert_closed` checks that.
+        // Over TLS, `assert_closed` checks that the close is announced too.
         connection.send(raw_head("GET /plants/99", "Connection: close\r\n"));
         connection.receive().assert_error(404, 3002);
         connection.assert_closed();
@@ -58,11 +58,11 @@ fn requests_that_are_sent_at_once_are_answered_in_their_order_on_a_connection_th
 }
 
 #[test]
-fn a_client_that_ends_its_sending_still_gets_its_answers() {
+fn a_client_that_stops_sending_still_gets_its_answers() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
         let server = TestServer::start_with(site.launch(*transport));
-        // The second one does not say in TLS that it ends.
+        // The second way ends without `close_notify`.
         let ends = [Connection::finish_sending, Connection::break_off_sending];
         for (id, end) in (1..).zip(ends) {
             let mut connection = site.connect(*transport, &server);
@@ -72,7 +72,7 @@ fn a_client_that_ends_its_sending_still_gets_its_answers() {
             connection.receive().assert_new_plant(id, "Rosa", None);
             connection.assert_closed();
         }
-        // A truncated body is not a body, however the connection ends.
+        // A truncated body is refused however the connection ends.
         for is_reset in [false, true] {
             let mut connection = site.connect(*transport, &server);
             let head = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
@@ -100,7 +100,7 @@ fn a_body_that_does_not_end_is_5004_and_delays_no_other_client() {
     for id in 2..20 {
         server.client().create(id, "Abies", None).assert_plant("Abies", None);
     }
-    // The slow ones still wait, so the others were served beside them and not after them.
+    // The slow clients still wait, so the others were served beside them, not after them.
     slow[0].assert_silent_for(Duration::from_millis(1));
     for connection in &mut slow {
         connection.receive().assert_error(408, 5004);
@@ -144,12 +144,12 @@ fn a_head_that_does_not_end_ends_the_connection_whether_it_is_the_first_or_a_lat
 
 #[test]
 fn a_client_that_does_not_read_its_answer_is_disconnected() {
-    // More than the buffers of the sockets and of TLS take.
+    // More than the buffers of the sockets and of TLS hold.
     const PLANTS: i64 = 10_000;
     at_once(&[Transport::Tcp, Transport::Tls13], |transport| {
         let site = Site::new();
         let mut server = TestServer::start_with(site.launch(*transport));
-        // It keeps its connection, so that only the export changes the number of sockets.
+        // A keep-alive client, so that only the export changes the number of sockets.
         let client = match transport {
             Transport::Tcp => server.client(),
             _ => server.tls_client(&site.authority),

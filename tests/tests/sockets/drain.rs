@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::transport::{Site, Transport, read_request, send_half, wait_for_refusal};
 
-/// The exit code where requests were cut off.
+/// The exit code if requests were cut off.
 const CUT_OFF: i32 = 75;
 
 /// The signals that end a server; a terminal that is closed sends SIGHUP.
@@ -25,7 +25,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         assert_eq!(kept.receive().status, 200);
 
         server.process().send(*signal);
-        // Each request is on a new connection, so this also shows that the server still accepts connections.
+        // Each request uses a new connection, so the server must still accept connections.
         wait_until("/readyz to say no", || {
             let mut connection = server.connect();
             connection.send(readyz);
@@ -45,7 +45,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         kept.send(create_request(&plant_body(3, "Quercus", None)));
         let last = kept.receive();
         last.assert_plant("Quercus", None);
-        // The answer tells the client not to send another request, which would get no answer.
+        // Tells the client not to send another request, which would get no answer.
         assert_eq!(last.header("connection"), Some("close"), "{last:?}");
         half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);
@@ -89,7 +89,7 @@ fn a_second_signal_cuts_off_no_request() {
 }
 
 #[test]
-fn requests_in_flight_and_those_behind_them_are_answered_after_the_listener_has_closed() {
+fn requests_in_flight_and_those_pipelined_after_them_are_answered_after_the_listener_has_closed() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
         let mut server = TestServer::start_with(site.launch(*transport));
@@ -112,7 +112,7 @@ fn requests_in_flight_and_those_behind_them_are_answered_after_the_listener_has_
         pipelining.send(rest_before_another + &another);
         let first = pipelining.receive();
         first.assert_plant("Salix", None);
-        // With `close`, the client would not wait for the next answer.
+        // After `close`, the client would not wait for the next answer.
         assert_eq!(first.header("connection"), None, "{first:?}");
         let last = pipelining.receive();
         last.assert_plant("Abies", None);
@@ -140,7 +140,7 @@ fn a_request_that_does_not_end_delays_the_end_by_the_drain_timeout_only() {
     for words in ["closed 1 connection before its request was answered", "--drain-timeout"] {
         assert!(server.stderr().contains(words), "{}", server.stderr());
     }
-    // The body's own deadline did not end it: that would have been answered.
+    // The deadline of the body did not end the request: that would have been answered.
     assert!(half_sent.try_receive().is_err());
 
     server.restart();
@@ -148,10 +148,10 @@ fn a_request_that_does_not_end_delays_the_end_by_the_drain_timeout_only() {
 }
 
 #[test]
-fn idle_connections_do_not_delay_the_end_nor_does_their_absence() {
+fn a_server_without_requests_ends_at_once_with_idle_connections_or_without() {
     at_once(&Transport::ALL, |transport| {
         let site = Site::new();
-        // Shorter than the keep-alive, which would close idle connections anyway.
+        // Shorter than the keep-alive timeout, which closes idle connections anyway.
         let launch = site.launch(*transport).arguments(["--drain-timeout", "40s"]);
         let mut server = TestServer::start_with(launch);
         assert_eq!(server.terminate().code(), Some(0));
@@ -171,7 +171,7 @@ fn idle_connections_do_not_delay_the_end_nor_does_their_absence() {
 }
 
 #[test]
-fn a_start_on_a_slow_disk_ends_at_each_ending_signal_and_leaves_nothing_in_the_way() {
+fn a_start_on_a_slow_disk_ends_at_each_ending_signal_and_does_not_block_the_next_one() {
     at_once(&ENDING, |signal| {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let data = folder.path().join("data");

@@ -1,5 +1,5 @@
-//! Restarts that no client notices: on a socket that outlives the server, and of one replica after the other
-//! behind a proxy.
+//! Restarts that no client notices: on a socket that outlives the server, and of replicas behind a proxy, one after
+//! the other.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -23,8 +23,8 @@ use crate::transport::{Site, Transport, read_request};
 /// How many plants the clients create, at least, before each step of a test.
 const PLANTS: usize = 20;
 
-/// Does `step` with each number below `steps`, while clients create plants and read them, each request on its own
-/// connection: before the first step, during each step, and after it. Asserts that every request succeeds, and returns
+/// Calls `step` with each number below `steps`, while clients create and read plants, each request on its own
+/// connection: before the first step, during each, and afterwards. Asserts that every request succeeds, and returns
 /// the ids of all plants.
 #[track_caller]
 fn under_load(
@@ -67,7 +67,7 @@ fn under_load(
     created
 }
 
-/// Asserts that these plants are there.
+/// Asserts that these plants exist.
 #[track_caller]
 fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     // nginx closes a connection after 1,000 requests.
@@ -80,7 +80,7 @@ fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     }
 }
 
-/// A server that is started again twice, while clients connect, refuses no request.
+/// Asserts that a server that restarts twice while clients connect refuses no request.
 #[track_caller]
 fn check_restarts(mut server: TestServer, connect: impl Fn() -> io::Result<Connection> + Sync) {
     let created = under_load(&connect, 2, |_| {

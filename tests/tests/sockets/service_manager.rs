@@ -1,4 +1,4 @@
-//! What the server tells a service manager that passes `NOTIFY_SOCKET`, as systemd does with `Type=notify`.
+//! What the server reports to a service manager that passes `NOTIFY_SOCKET`, as systemd does with `Type=notify`.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -9,10 +9,9 @@ use std::path::PathBuf;
 use plantd_tests::{DEADLINE, IO, Launch, TestServer};
 use tempfile::TempDir;
 
-/// Longer than any message, in bytes.
 const MESSAGE_MAX_BYTES: usize = 4096;
 
-/// The end at which a service manager hears.
+/// A service manager that receives messages.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -50,7 +49,7 @@ impl Manager {
 fn a_service_manager_hears_when_the_server_is_ready_and_when_the_drain_begins() {
     let manager = Manager::listen();
     let launch = Launch::new().environment("NOTIFY_SOCKET", &manager.path);
-    // The server still drains when the test looks.
+    // Long enough for the test to see the server drain.
     let mut server = TestServer::start_with(launch.environment("PLANTD_DRAIN_DELAY", "1h"));
     assert_eq!(manager.hear(), "READY=1");
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);

@@ -1,4 +1,4 @@
-//! TLS: which clients get a connection, what a handshake may take, and which certificate is shown.
+//! TLS: which clients get a connection, how long a handshake may take, and which certificate is shown.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -19,14 +19,14 @@ use rustls::{ALL_VERSIONS, AlertDescription, ClientConfig, Error, ProtocolVersio
 
 use crate::transport::{Site, read_request, unix_launch, wait_for_refusal};
 
-/// The certificate of the authority, in a file.
+/// A file with the certificate of the authority.
 fn roots(site: &Site) -> String {
     let path = site.folder.path().join("roots.pem");
     replace_file(&path, &site.authority.pem());
     path.into_os_string().into_string().expect("UTF-8")
 }
 
-/// Why a handshake failed, as TLS says it.
+/// The TLS error of a failed handshake.
 fn tls_error(result: io::Result<Connection>) -> Error {
     let cause = result.map(|_| ()).expect_err("the handshake should fail");
     let error = cause.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
@@ -40,7 +40,7 @@ fn curl(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn http_1_1_is_agreed_on_and_a_client_that_speaks_only_http_2_is_refused() {
+fn alpn_selects_http_1_1_and_refuses_a_client_that_speaks_only_http_2() {
     let site = Site::new();
     let server = site.start_tls();
     for (version, name) in [(&TLS12, ProtocolVersion::TLSv1_2), (&TLS13, ProtocolVersion::TLSv1_3)]
@@ -66,12 +66,12 @@ fn a_client_without_tls_is_turned_away_and_fills_no_log() {
         b"\r\n\r\n",
         b"SSH-2.0-scanner\r\n",
         &[0; 300],
-        // The beginning of an invalid handshake.
+        // An invalid handshake.
         b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
     ] {
         let mut connection = server.connect();
         connection.send(bytes);
-        // An alert may arrive, which is not an answer.
+        // A TLS alert may arrive, but no answer.
         connection.wait_for_close();
     }
     drop(server.connect());
@@ -97,14 +97,14 @@ fn a_handshake_or_a_record_that_does_not_end_is_cut_off_and_delays_no_other_clie
     let mut slow = server.connect();
     slow.send(b"\x16\x03\x01\x02");
     let mut trickling = server.connect();
-    // A record that has room for all of the trickled bytes.
+    // A record that is longer than all trickled bytes.
     trickling.send(b"\x16\x03\x01\x3f\xff\x01\x00\x3f\xfb");
     for id in 1..10 {
         let client = server.tls_client(&site.authority);
         client.create(id, "Rosa", None).assert_plant("Rosa", None);
     }
     silent.assert_silent_for(Duration::from_millis(1));
-    // After a request, a record that would hold a whole head.
+    // After a request, the beginning of a record with a whole head.
     let mut later = server.connect_tls(&site.client());
     later.send(read_request(-1));
     later.receive().assert_error(404, 3002);
@@ -129,7 +129,8 @@ fn a_drain_answers_a_request_whose_record_arrived_in_part_and_waits_for_no_hands
     let site = Site::new();
     let launch = Launch::new().tls(site.folder.path()).arguments(["--drain-timeout", "60s"]);
     let mut server = TestServer::start_with(launch);
-    // The deadline of this head is the time to compare with. It begins before the handshakes, which may take as long.
+    // The deadline of this head is the time to compare with. It begins before those of the handshakes, which are as
+    // long.
     let mut part_of_a_record = server.connect_tls(&site.client());
     part_of_a_record.send(read_request(3));
     part_of_a_record.receive().assert_error(404, 3002);
@@ -164,7 +165,7 @@ fn a_handshake_counts_as_a_connection() {
     let before = server.process().sockets();
     let _in_handshake: Vec<Connection> = (0..3).map(|_| server.connect()).collect();
     wait_until("all of them to be taken", || server.process().sockets() == before + 3);
-    // It waits until one of them is cut off.
+    // This connection waits until one of the handshakes is cut off.
     let mut connection = server.connect_tls(&site.client());
     assert!(server.process().sockets() <= before + 3, "there are more connections than may be");
     wait_until("the log line", || server.stderr().contains("4 connections are open; others wait"));
@@ -206,7 +207,7 @@ fn import_and_export_move_plants_over_tls_when_they_trust_the_authority() {
     assert_eq!(process.stdout(), rows);
 }
 
-/// The certificate that a new connection is shown, at its own handshake.
+/// The certificate shown to a new connection with a full handshake.
 fn shown(server: &TestServer, client: &Arc<ClientConfig>) -> Vec<u8> {
     let (certificate, is_new) = server.connect_tls(client).certificate();
     assert!(is_new, "a session went on");
@@ -226,7 +227,7 @@ fn a_certificate_that_changes_is_shown_to_new_connections_and_the_open_ones_go_o
     let mut server = site.start_tls();
     let mut open = server.connect_tls(&site.client());
     assert_eq!(open.certificate().0, site.certificate.der);
-    // A client that would resume its session.
+    // A client that resumes its session if it can.
     let returning = site.client();
     for is_new in [true, false] {
         let mut connection = server.connect_tls(&returning);
@@ -258,7 +259,7 @@ fn assert_key_is_not_told(key: &str, said: &str) {
 }
 
 #[test]
-fn files_that_are_broken_leave_the_last_certificate_in_force_and_the_log_says_so() {
+fn broken_files_leave_the_last_certificate_in_force_and_the_log_says_so() {
     let site = Site::new();
     let server = site.start_tls();
     let folder = site.folder.path();
@@ -288,7 +289,7 @@ fn files_that_are_broken_leave_the_last_certificate_in_force_and_the_log_says_so
 }
 
 #[test]
-fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
+fn a_certificate_below_a_link_is_shown_as_soon_as_the_link_changes() {
     let site = Site::new();
     let folder = site.folder.path();
     let (first, second) = (folder.join("first"), folder.join("second"));
@@ -308,7 +309,7 @@ fn a_certificate_that_is_a_link_is_followed_where_the_link_leads() {
     wait_until_shown(&server, &site, &renewed);
 }
 
-/// A start with these files is refused, names the file, creates no folder, and reveals nothing of a key.
+/// Asserts that a start with these files fails, names the file, creates no folder, and reveals nothing of a key.
 #[track_caller]
 fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
     let data = site.folder.path().join("data");
@@ -319,7 +320,7 @@ fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
 }
 
 #[test]
-fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
+fn unusable_files_end_a_start_and_the_message_says_what_to_do() {
     let site = Site::new();
     let folder = site.folder.path();
     let (chain, key) = (chain_path(folder), key_path(folder));
@@ -369,7 +370,7 @@ fn files_that_cannot_be_used_end_a_start_and_the_message_says_what_to_do() {
 }
 
 #[test]
-fn keys_are_taken_in_every_usual_form() {
+fn keys_are_accepted_in_every_usual_format() {
     let forms = [
         ("RSA", "rsa_keygen_bits:2048", &["-traditional"][..], "-----BEGIN RSA PRIVATE KEY"),
         ("RSA", "rsa_keygen_bits:2048", &[], "-----BEGIN PRIVATE KEY"),
@@ -414,7 +415,7 @@ fn one_file_may_hold_both_the_certificate_and_the_key() {
 }
 
 #[test]
-fn a_key_that_is_open_to_others_is_warned_of_and_what_the_warning_says_helps() {
+fn a_key_that_others_can_read_causes_a_warning_whose_advice_helps() {
     let site = Site::new();
     let key = key_path(site.folder.path());
     for (mode, is_warned_of) in [(0o600, false), (0o640, false), (0o644, true), (0o602, true)] {
@@ -457,7 +458,7 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
         launch.assert_refused(exit_code, words);
         assert!(!data.exists(), "it made the folder");
     }
-    // A certificate and a key of the same kind match.
+    // The certificate may come from the environment and the key from a flag.
     let mut process = certificate.arguments(["--tls-key", key]).spawn();
     assert!(matches!(process.server_address(), ServerAddress::Https(_)));
 }
@@ -482,7 +483,7 @@ fn the_command_that_the_first_start_shows_creates_a_plant_on_each_transport_and_
 }
 
 #[test]
-fn a_server_that_others_can_reach_in_the_clear_warns_of_that_once() {
+fn a_server_that_others_can_reach_without_tls_warns_of_that_once() {
     let site = Site::new();
     for (launch, listen, expected) in [
         (Launch::new(), "0.0.0.0:0", 1),

@@ -81,7 +81,7 @@ impl Site {
     }
 }
 
-/// A launch that listens at a socket with this path.
+/// A launch that listens at a Unix socket with this path.
 pub(crate) fn unix_launch(path: &Path) -> Launch {
     Launch::new().environment("PLANTD_LISTEN", format!("unix:{}", path.display()))
 }
@@ -100,7 +100,7 @@ pub(crate) fn send_half(connection: &mut Connection, id: i64, name: &str) -> Str
     rest
 }
 
-/// Waits until the server accepts no new connections. By then, a Unix socket is removed.
+/// Waits until the server refuses new connections. A Unix socket is removed by then.
 #[track_caller]
 pub(crate) fn wait_for_refusal(server: &TestServer) {
     wait_until("the server to take no more connections", || match server.server_address() {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::transport::{read_request, unix_launch};
 
-/// The path of a socket, and the folder that it is in.
+/// A path for a socket, and its folder.
 fn socket() -> (PathBuf, TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     (folder.path().join("plantd.sock"), folder)
@@ -34,7 +34,7 @@ fn check_serves(server: &TestServer, id: i64) {
     connection.receive().assert_new_plant(id, "Rosa", None);
 }
 
-/// Connects until the socket, where no connection is accepted, takes no more.
+/// Fills the queue of a socket on which nothing accepts connections.
 fn fill(path: &Path) -> Vec<Socket> {
     let address = SockAddr::unix(path).expect("it is short enough");
     let mut waiting = Vec::new();
@@ -51,7 +51,7 @@ fn fill(path: &Path) -> Vec<Socket> {
     }
 }
 
-/// A start at this path fails, and names it.
+/// Asserts that a start at this path fails, and names the path.
 #[track_caller]
 fn check_refusal(path: &Path, word: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -60,7 +60,8 @@ fn check_refusal(path: &Path, word: &str) {
 }
 
 #[test]
-fn requests_are_served_over_it_the_log_names_no_address_and_what_a_kill_leaves_is_taken_over() {
+fn requests_are_served_over_a_socket_the_log_names_no_address_and_a_socket_left_by_a_kill_is_replaced()
+ {
     let (path, _folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
     assert_eq!(server.server_address(), &ServerAddress::Unix(path.clone()));
@@ -76,7 +77,7 @@ fn requests_are_served_over_it_the_log_names_no_address_and_what_a_kill_leaves_i
 }
 
 #[test]
-fn a_path_may_be_relative_and_is_said_as_it_was_given() {
+fn a_path_may_be_relative_and_is_printed_as_given() {
     let (path, folder) = socket();
     for given in ["plantd.sock", "./plantd.sock"] {
         let launch = Launch::new().arguments(["--listen", &format!("unix:{given}")]);
@@ -91,7 +92,7 @@ fn a_path_may_be_relative_and_is_said_as_it_was_given() {
 }
 
 #[test]
-fn a_socket_where_a_process_listens_is_in_use_also_when_it_is_too_busy_to_take_connections() {
+fn a_socket_with_a_listener_is_in_use_even_if_the_listener_is_too_busy_to_accept() {
     let (path, _folder) = socket();
     let server = TestServer::start_with(unix_launch(&path));
     check_refusal(&path, "in use");
@@ -116,7 +117,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
     check_refusal(&path, "no socket");
     assert!(path.is_dir());
 
-    // The target of a link may belong to another user, even if no process listens there.
+    // The target of a link may belong to another user, even if nothing listens there.
     let left_behind = folder.path().join("left behind");
     drop(UnixListener::bind(&left_behind).expect("a socket can be made"));
     fs::remove_dir(&path).expect("it is empty");
@@ -126,7 +127,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
 }
 
 #[test]
-fn a_path_in_a_missing_folder_is_refused_and_so_is_one_of_a_length_that_no_socket_has() {
+fn a_path_in_a_missing_folder_is_refused_and_so_is_one_too_long_for_a_socket() {
     let (_, folder) = socket();
     check_refusal(&folder.path().join("nowhere/plantd.sock"), "nowhere");
 
@@ -158,7 +159,7 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
         process.send_terminate();
         process.assert_exit_code(0);
 
-        // Clients can connect once the socket listens, so it must have its mode by then.
+        // Clients can connect once the socket listens, so it must have its mode before.
         let calls = SystemCalls::read(&trace, process.id());
         let first = |name: &str, words: &[&str]| {
             calls.first(name, |call| {
@@ -175,11 +176,11 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
 
 #[test]
 fn connections_that_are_not_accepted_yet_when_the_signal_arrives_are_answered() {
-    // More than the server takes in one go.
+    // More than the server accepts at once.
     const CLIENTS: i64 = 300;
     let (path, _folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
-    // It does nothing until all of them have connected and sent.
+    // The server stands still until all clients have connected and sent.
     server.process().send_stop();
     let mut connections: Vec<Connection> = (0..CLIENTS).map(|_| server.connect()).collect();
     for (id, connection) in (0..).zip(&mut connections) {
@@ -196,7 +197,7 @@ fn connections_that_are_not_accepted_yet_when_the_signal_arrives_are_answered() 
 }
 
 #[test]
-fn a_socket_that_another_process_has_put_there_meanwhile_stays() {
+fn a_socket_that_another_process_has_made_meanwhile_stays() {
     let (path, folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
     fs::rename(&path, folder.path().join("moved")).expect("it can be renamed");
@@ -209,7 +210,7 @@ fn a_socket_that_another_process_has_put_there_meanwhile_stays() {
 fn a_start_that_fails_leaves_no_socket_behind() {
     let (path, folder) = socket();
     let data = folder.path().join("data");
-    // The token must not be written there.
+    // The start must not write a token there.
     fs::create_dir(&data).expect("a folder can be made");
     fs::create_dir(data.join("first-run-token")).expect("a folder can be made");
     let launch = unix_launch(&path).without_environment("PLANTD_TOKEN").data(&data);
@@ -229,7 +230,7 @@ fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_
         (process.stdout(), process.stderr())
     };
     let row = r#"{"id":1,"name":"Rosa"}"#;
-    // Larger than what a socket holds, so that it is written and read in parts.
+    // Larger than the buffers of a socket, so that it is written and read in parts.
     let rows: String =
         (2..40_000).map(|id| format!("{{\"id\":{id},\"name\":\"Rosa canina {id}\"}}\n")).collect();
     let rows = format!("{row}\n{rows}");
