@@ -1,4 +1,4 @@
-//! Kills and panics at each step of the thread of an archive, and of the thread that merges its pieces.
+//! Kills and panics at each step of the thread that writes an archive, and of the one that merges its pieces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::SMALL_LIMITS;
 
-/// Has few pieces merged, and often. The write-ahead log has the usual size, so that nothing in it is overwritten before a test
-/// has seen that the archive hangs.
+/// Makes merges of few pieces frequent. The write-ahead log has the usual size, so that nothing in it is overwritten
+/// before a test notices that the archive hangs.
 const SMALL_MERGES: &str = "archive-merge-interval-ms=return(50);pieces-of-a-merge=return(3)";
 
 /// The message of the panics.
@@ -22,10 +22,10 @@ const PANIC: &str = "as a test wants it";
 const ARCHIVE_THREAD: &str = "plant-archive";
 const MERGE_THREAD: &str = "plant-pieces";
 
-/// A plant that is replaced all the time.
+/// The plant that clients replace again and again.
 const PLANT: i64 = 7;
 
-/// The fault points of an archive, and the threads that are disturbed there.
+/// The fault points of an archive, and the threads that pass them.
 pub(crate) const POINTS: [(&str, &str); 9] = [
     ("before-piece-write", ARCHIVE_THREAD),
     ("before-piece-sync", ARCHIVE_THREAD),
@@ -38,7 +38,7 @@ pub(crate) const POINTS: [(&str, &str); 9] = [
     ("before-covered-piece-removed", MERGE_THREAD),
 ];
 
-/// A folder for an archive, a backup of the empty store, and a server, which has ended.
+/// A folder with an archive and a backup of the empty store, and a server, which has ended.
 struct Stage {
     folder: TempDir,
     server: TestServer,
@@ -69,7 +69,7 @@ impl Stage {
         self.server.client()
     }
 
-    /// Replaces the plant until the server's log has these words, and a few times more.
+    /// Replaces the plant until the server's log has these words, and then a few times more.
     fn write_until_told(&mut self, client: &Client, words: &str) {
         wait_until(words, || {
             self.written += 1;
@@ -101,7 +101,7 @@ fn launch(archive: &Path, faults: &str) -> Launch {
         .faults(faults)
         .arguments(["--archive-required", "--archive"])
         .arguments([archive])
-        // The tests search the log all the time.
+        // A short log, since the tests search it all the time.
         .environment("RUST_LOG", "warn,plant_store=info")
 }
 
@@ -135,7 +135,7 @@ fn a_kill_at_any_step_of_a_piece_or_of_a_merge_of_pieces_loses_nothing() {
         }
     }
     let client = stage.start(SMALL_MERGES);
-    // Those of a merge are not enough for the next one, in each of a few sizes.
+    // Each of a few sizes may have pieces left, too few for a merge.
     wait_until("the pieces to be merged", || stage.pieces() < 12);
     let (store, revision) = (store_of(&client, "in the end"), client.read(PLANT).revision());
     assert_eq!(Scrape::of(&client).value("plantd_archive_lost_changes_total"), 0.0);
@@ -157,8 +157,7 @@ fn a_kill_at_any_step_of_a_piece_or_of_a_merge_of_pieces_loses_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_thread_of_the_archive_is_in_the_log_the_metrics_and_the_readiness_and_stops_no_write()
- {
+fn a_panic_of_the_archive_thread_shows_in_log_metrics_and_readiness_and_stops_no_write() {
     let mut stage = Stage::new();
     for point in POINTS.into_iter().filter(|(_, thread)| *thread == ARCHIVE_THREAD) {
         let client = stage.start(&fault(point, &format!("1*off->panic({PANIC})")));
@@ -183,7 +182,7 @@ fn a_panic_of_the_thread_of_the_archive_is_in_the_log_the_metrics_and_the_readin
 }
 
 #[test]
-fn a_panic_of_a_merge_of_pieces_is_in_the_log_and_the_archive_goes_on() {
+fn a_panic_in_a_merge_of_pieces_is_logged_and_the_archive_goes_on() {
     let mut stage = Stage::new();
     for point in POINTS.into_iter().filter(|(_, thread)| *thread == MERGE_THREAD) {
         let client = stage.start(&fault(point, &format!("1*panic({PANIC})->off")));

@@ -1,16 +1,16 @@
-//! A follower that is away while much happens.
+//! A follower that is disconnected during many changes.
 
 use plantd_tests::torture::{Report, is_long};
 use plantd_tests::{Event, EventKind, Format, Launch, TestServer, newest_cursor, plant_body};
 
-/// How many plants are imported: in the long form as many as the default keeps of the newest events.
+/// How many plants are imported; in the long form, as many as the default number of kept events.
 const PLANTS: [i64; 2] = [20_000, 1_000_000];
 
-/// How many more events there are, so that the number alone would not keep them all.
+/// Further events, so that the number alone would not keep all.
 const MORE: i64 = 5;
 
 #[test]
-fn an_import_throws_no_follower_out_that_is_away_for_its_whole_length() {
+fn a_follower_that_is_away_during_a_whole_import_misses_no_event() {
     let plants = PLANTS[usize::from(is_long())];
     let mut launch = Launch::new();
     if !is_long() {

@@ -1,4 +1,4 @@
-//! Backups under load, while servers and the clients that make the backups are killed.
+//! Backups under load, with kills of the server and of the clients that make the backups.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,23 +16,23 @@ use plantd_tests::{
 
 const CLIENTS: i64 = 4;
 
-/// The ids of each client.
+/// How many ids each client has.
 const IDS: i64 = 16;
 
-/// Plants that do not change. They make a backup so long that kills come in the middle of it.
+/// Plants that do not change. With them, a backup takes so long that kills interrupt it.
 const OTHER_PLANTS: i64 = 30_000;
 
 /// The longest time before a kill, in milliseconds.
 const MAX_KILL_MS: u64 = 150;
 
-/// What a revision of a plant was.
+/// The name of the plant that each revision wrote.
 type Names = BTreeMap<u64, String>;
 
 /// A client that writes to its own plants, one after the other.
 struct Writer {
     number: i64,
     chance: Rng,
-    /// The names that it has given, by revision.
+    /// The names it has written, by revision.
     names: Names,
     /// The plant whose last write got no answer.
     in_doubt: Option<i64>,
@@ -45,7 +45,7 @@ impl Writer {
         if let Some(id) = self.in_doubt {
             match client.try_send("GET", &format!("/plants/{id}"), &[], "") {
                 Ok(answer) => self.note(&answer),
-                // The server is killed again.
+                // The server was killed again.
                 Err(_) => return,
             }
             self.in_doubt = None;
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Notes the revision and the name in an answer, if it has them.
+    /// Records the revision and the name in an answer, if it has them.
     fn note(&mut self, answer: &Answer) {
         if answer.header("etag").is_some() {
             let name = answer.json()["name"].as_str().expect("a name").to_owned();
@@ -93,8 +93,8 @@ fn command(arguments: &[&str], paths: &[&Path]) -> Process {
     process
 }
 
-/// Makes a backup while the clients write. Kills the client of the backup or the server, or neither. Returns the backup, if
-/// there is one, and whether a backup was cut.
+/// Makes a backup while the clients write, and kills its client, the server, or neither. Returns the backup, if there
+/// is one, and whether a backup was cut.
 fn back_up(server: &mut TestServer, file: &Path, chance: &mut Rng) -> (Option<Made>, bool) {
     let url = format!("http://{}", server.address());
     let mut backup = Launch::new().arguments(["backup", "--url", &url]).arguments([file]).spawn();
@@ -121,14 +121,14 @@ fn back_up(server: &mut TestServer, file: &Path, chance: &mut Rng) -> (Option<Ma
         assert_ne!(code, Some(0), "a backup without a file: {}", backup.stderr());
         return (None, is_cut || code == Some(74));
     }
-    // The client may have been killed after the backup had got its name.
+    // The client may have been killed after it had renamed the finished backup.
     let said =
         if code == Some(0) { backup.stderr() } else { command(&["verify"], &[file]).stdout() };
     let position = revision_of(change_in(&said));
     (Some(Made { file: file.to_owned(), position }), false)
 }
 
-/// Verifies what a killed client has left, and removes it. Returns whether it was refused: it may be whole.
+/// Verifies and removes what a killed client has left. Returns whether it was refused; it may be complete.
 fn is_refused_unless_whole(unfinished: &Path) -> bool {
     let verified = command(&["verify"], &[unfinished]);
     let is_whole = verified.stdout().contains("whole up to");
@@ -138,7 +138,7 @@ fn is_refused_unless_whole(unfinished: &Path) -> bool {
     has_refused
 }
 
-/// Restores a backup, and returns its plants. The restore proves their digest, and the export the whole folder.
+/// Restores a backup, and returns its plants. The restore checks their digest, and the export the whole folder.
 fn restored(made: &Made, folder: &Path) -> Plants {
     let (data, export) = (folder.join("restored"), folder.join("restored.ndjson"));
     let mut restore =

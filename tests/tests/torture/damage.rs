@@ -2,8 +2,8 @@
 //!
 //! A server either starts with every acknowledged write, or refuses to start and reports why.
 //!
-//! One case is left out, because it cannot be detected: the newest record of the write-ahead log, after a kill before a table
-//! has its changes (`docs/decisions/0002`). A damaged record there looks like an unfinished one.
+//! One case is left out, because it cannot be detected: damage to the newest record of the write-ahead log, after a
+//! kill and before a table has its changes. It looks like an unfinished write (`docs/decisions/0002`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use plantd_tests::{
     assert_cursor_refused, copy_folder, files_below, newest_cursor, plants_in, store_of,
 };
 
-/// Plants with a long name and a long tag of their own: enough for many blocks.
+/// Plants with long, distinct names and tags: enough for many blocks.
 const LONG_PLANTS: i64 = 3_000;
 
 /// Plants with one of a few tags.
@@ -35,10 +35,10 @@ struct Store {
     server: TestServer,
     /// The plants as acknowledged.
     ledger: Plants,
-    /// All events, and the cursor of a follower that has read them.
+    /// All events, and the cursor after them.
     events: Vec<Event>,
     cursor: String,
-    /// All plants as they ever were: an export of a damaged database may contain older states.
+    /// Every state of every plant: an export of a damaged database may contain older states.
     ever: BTreeSet<NewPlant>,
     /// All files at earlier moments, by their paths in the data folder.
     earlier: Vec<BTreeMap<PathBuf, Vec<u8>>>,
@@ -61,7 +61,7 @@ impl Store {
         let all = all.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).map(|id| short(id, "Rosa")));
         import(&client, &mut ledger, all.collect());
         let mut earlier = Vec::new();
-        // Tables have everything when the server has ended.
+        // After the end of the server, tables have everything.
         let mut remember = |server: &mut TestServer| {
             assert_eq!(server.terminate().code(), Some(0));
             earlier.push(contents_of(server.data()));
@@ -122,14 +122,14 @@ fn import(client: &Client, ledger: &mut Plants, plants: Vec<NewPlant>) {
 /// A damaged file.
 struct Damage {
     what: &'static str,
-    /// The changed bytes; empty if the file is shorter or gone.
+    /// The changed bytes; empty if the file was truncated or removed.
     range: Range<usize>,
-    /// The file afterwards; `None` if it is gone.
+    /// The file afterwards; `None` if it was removed.
     after: Option<Vec<u8>>,
 }
 
-/// A file in its state at an earlier moment, or another file of its kind, as if the disk had lost later writes or put them
-/// in the wrong place.
+/// An earlier state of the file, or another file of its kind, as if the disk had lost later writes or written them to
+/// the wrong place.
 const STALE: &str = "a stale file";
 
 impl Damage {
@@ -156,7 +156,7 @@ impl Damage {
         }
     }
 
-    /// Another content that this file, or one beside it, has or had.
+    /// Another content that this file or a neighbor has or had.
     fn stale(chance: &mut Rng, file: &Path, before: &[u8], store: &Store) -> Option<Self> {
         let now = contents_of(store.server.data());
         let moments = store.earlier.iter().chain([&now]);
@@ -180,12 +180,12 @@ fn last_record(file: &[u8]) -> Option<Range<usize>> {
     let find =
         |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).rposition(|found| found == word);
     let name = find(file, last_name(-1).as_bytes())?;
-    // A table may contain the plant too, but no heads of records.
+    // A table may contain the plant too, but only the log has heads of records.
     let start = find(&file[..name], b"pljr")?;
     Some(start..name + last_name(-1).len() + 16)
 }
 
-/// Starts a server on a damaged folder, which either serves every plant or reports what is wrong. Returns whether it
+/// Starts a server on a damaged folder, which must serve every plant or report what is wrong. Returns whether it
 /// serves.
 fn serves_damaged(data: &Path, store: &Store, what: &str) -> bool {
     let mut process = Launch::new().data(data).spawn();
@@ -212,8 +212,8 @@ fn serves_damaged(data: &Path, store: &Store, what: &str) -> bool {
     true
 }
 
-/// Asserts that `plantd verify` finds fault with a folder that is not served, and that `plantd export --data` exports
-/// only plants that were acknowledged once. Returns how many it exports.
+/// Asserts that `plantd verify` finds the damage in a folder that cannot be served, and that `plantd export --data`
+/// exports only plants that were acknowledged once. Returns their number.
 fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
     let mut verify = Launch::new().data(data).arguments(["verify"]).spawn();
     let status = verify.wait_for_exit();
@@ -244,7 +244,7 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
 struct Tally {
     whole: usize,
     refused: usize,
-    /// Stale files among both.
+    /// How many of both had stale files.
     stale: u32,
     left_out: u32,
     /// Plants exported from refused databases.
@@ -324,7 +324,7 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     .print();
 }
 
-/// A cursor of the lost part of the log must not lead to the events that come in its place.
+/// Such a cursor must not lead to the new events that take the place of the lost ones.
 #[test]
 fn a_cursor_of_events_that_an_older_copy_of_the_database_lacks_is_refused() {
     const PLANTS_BEFORE: i64 = 20;
@@ -356,15 +356,15 @@ fn a_cursor_of_events_that_an_older_copy_of_the_database_lacks_is_refused() {
     create(&server, -1..0);
     let next = all_events(&client, &after_old);
     assert!(matches!(next[..], [Event { id: -1, .. }]), "{next:?}");
-    // Also when other events have the numbers of the lost ones.
+    // Even when other events have the numbers of the lost ones.
     create(&server, -1 - PLANTS_LOST..-1);
     assert_refused();
 }
 
-/// Blocks are read on demand.
+/// A running server reads blocks on demand, so it meets damage late.
 #[test]
-fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
-    // These plants take many times the cache.
+fn damage_under_a_running_server_causes_errors_and_never_a_wrong_answer() {
+    // Many times the plants that fit into the cache.
     const PLANTS: i64 = 20_000;
     let mut server = TestServer::start_with(Launch::new().arguments(["--cache-mb", "1"]));
     let text = "木".repeat(240);
@@ -376,7 +376,7 @@ fn damage_under_a_running_server_becomes_errors_and_never_another_answer() {
     let client = server.client();
 
     for path in files_below(&server.data().join("plants/tables")) {
-        // In place: the server has the file open.
+        // Written in place, because the server has the file open.
         let file = File::options().write(true).open(&path).expect("the file is there");
         let length = usize::try_from(file.metadata().expect("a file").len()).expect("small");
         file.write_all_at(&vec![0; length], 0).expect("writes");

@@ -1,7 +1,7 @@
 //! Disks that fail: faults of single system calls, disks that become full, and folders that cannot be used.
 //!
-//! The promises: no success that is not on disk; 503 with error 5002 and a `/readyz` that is not 200 as soon as the
-//! store has failed; an exit with 74 in time, with a message that helps; and every acknowledged write after a start
+//! The promises: no success that is not on disk; 503 with error 5002, and a `/readyz` other than 200, as soon as the
+//! store has failed; an exit with 74 in time and a message that helps; and all acknowledged writes after a start
 //! without the fault.
 
 mod faults;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use plantd_tests::{Followed, Followers, IO, Launch, Ledgers, Process, TestServer, store_of};
 
-/// Asserts that the last error says where the disk is, and what to do.
+/// Asserts that the last error names the folder and says what to do.
 #[track_caller]
 fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     let path = data.to_str().expect("the path is UTF-8");
@@ -24,8 +24,8 @@ fn assert_helps(stderr: &str, data: &Path, advice: &[&str]) {
     assert!(helps, "{last:?} holds none of {advice:?}");
 }
 
-/// Starts on a bad disk: the server serves and stops gracefully, or reports what to do and ends with 74. Returns
-/// whether it served, and the ended process.
+/// Starts on a bad disk. Asserts that the server serves and ends in order, or ends with 74 and says what to do.
+/// Returns whether it served, and the ended process.
 #[track_caller]
 fn start_and_end(launch: &Launch, data: &Path, advice: &[&str]) -> (bool, Process) {
     let mut process = launch.clone().data(data).spawn();
@@ -73,7 +73,7 @@ fn assert_refused(launch: &Launch, data: &Path, advice: &[&str]) {
     assert_ends(&launch.clone().data(data), IO, data, advice);
 }
 
-/// Asserts that a start ends with this exit code, and a message that names `path` and contains some of the advice.
+/// Asserts that a start ends with this exit code and a message that names `path` and contains some of the advice.
 #[track_caller]
 fn assert_ends(launch: &Launch, exit_code: i32, path: &Path, advice: &[&str]) {
     let mut process = launch.spawn();

@@ -1,4 +1,4 @@
-//! SIGTERM under load: every request that was sent is answered, and no plant is lost.
+//! SIGTERM under load: every request is answered, and no plant is lost.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -33,15 +33,15 @@ struct Seen {
     refused: Instant,
 }
 
-/// Creates plants on one connection after the other, until the server refuses one. `begun` counts the creates of all
-/// clients, and gives each its id.
+/// Creates plants on one connection after the other until the server refuses one. `begun` counts the creates of all
+/// clients, and thus gives each its id.
 fn create_to_the_end(address: SocketAddr, begun: &AtomicI64) -> Seen {
     let (mut acknowledged, mut unanswered) = (Vec::new(), Vec::new());
     loop {
         let mut connection = match Connection::try_open(address) {
             Ok(connection) => connection,
             Err(cause) if cause.kind() == ErrorKind::AddrNotAvailable => {
-                // Ended connections occupy all ports of this machine.
+                // Closed connections still occupy all ports of this machine.
                 thread::sleep(PORT_PAUSE);
                 continue;
             }
@@ -92,7 +92,7 @@ fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_not
         let mut followers = Followers::of(&server);
         let address = server.address();
         let begun = Arc::new(AtomicI64::new(0));
-        // Not scoped: when an assertion fails, the end of the server ends these threads.
+        // Not scoped threads: after a failed assertion, they run until the server has ended.
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let begun = Arc::clone(&begun);
@@ -100,7 +100,7 @@ fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_not
             })
             .collect();
         wait_until("the load", || begun.load(Ordering::Relaxed) >= PLANTS_BEFORE);
-        // Its body follows when the server refuses new connections.
+        // The body follows once the server refuses new connections.
         let body = plant_body(-1, "Abies", None);
         let mut half_sent = server.connect();
         half_sent.begin_create(&body);

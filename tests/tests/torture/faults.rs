@@ -1,5 +1,5 @@
-//! Panics and kills at each step of a commit, of a close and of an opening: at the fault points of a program that is
-//! built for torture alone.
+//! Panics and kills at each step of a commit, of a close and of an opening: at the fault points of a program built
+//! for this.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,16 +35,16 @@ const CLIENTS: i64 = 4;
 /// The most rows of an import: a few imports fill a segment of the write-ahead log.
 const MOST_ROWS: usize = 256;
 
-/// The number of changes before anything is disturbed.
+/// The number of changes before the first disturbance.
 const CHANGES_BEFORE: u64 = 1000;
 
 /// A fault point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     name: &'static str,
-    /// The thread that is disturbed there.
+    /// The thread that passes the point.
     thread: &'static str,
-    /// How many times the thread certainly passes the point. A random one of these passes is chosen.
+    /// How many times the thread passes the point at least. One of these passes is chosen at random.
     passes: u32,
 }
 
@@ -106,7 +106,7 @@ const MAKE: [Point; 6] = [
     point("after-manifest-rename", OPENING_THREAD, 1),
 ];
 
-/// The steps of an opening that finds changes in the write-ahead log alone, and tables that a kill has left, in their order.
+/// The steps of an opening that finds changes in the write-ahead log alone, and tables left by a kill, in order.
 const RECOVERY: [Point; 12] = [
     point("before-table-write", OPENING_THREAD, 1),
     point("before-table-open", OPENING_THREAD, 1),
@@ -122,11 +122,11 @@ const RECOVERY: [Point; 12] = [
     point("before-opened", OPENING_THREAD, 1),
 ];
 
-/// Those of them that every opening has.
+/// The steps of every opening.
 const OPEN: [Point; 2] =
     [point("after-replay", OPENING_THREAD, 1), point("before-opened", OPENING_THREAD, 1)];
 
-/// The number of distinct places.
+/// The number of distinct fault points.
 fn places<'a>(points: impl IntoIterator<Item = &'a Point>) -> usize {
     points.into_iter().map(|point| point.name).collect::<BTreeSet<_>>().len()
 }
@@ -140,7 +140,7 @@ impl Point {
         format!("{}panic({PANIC})", self.first_passes(chance))
     }
 
-    /// A fault that stops the thread for good at one of the passes.
+    /// A fault that stops the thread forever at one of the passes.
     fn stops(self, chance: &mut Rng) -> String {
         format!("{}return", self.first_passes(chance))
     }
@@ -149,27 +149,27 @@ impl Point {
         format!("{}@{}={}*off->", self.name, self.thread, chance.u32(..self.passes))
     }
 
-    /// The message in the log when a thread has stopped there.
+    /// What the log says when a thread has stopped there.
     fn sign(self) -> String {
         format!("stopped at the fault point {}", self.name)
     }
 }
 
-/// A server with small limits and these faults. Every fourth one forgets events that followers have not read.
+/// A server with small limits and these faults. Every fourth server may forget events that followers have not read.
 fn launch(faults: &str) -> Launch {
     let launch = Launch::new();
     let forgets = fastrand::u8(..4) == 0;
     let launch = if forgets { launch.keep_only_events(KEEP_EVENTS) } else { launch };
     launch
         .faults(&format!("{SMALL_LIMITS};{faults}"))
-        // The tests search the log all the time.
+        // A short log, since the tests search it all the time.
         .environment("RUST_LOG", "warn")
         .environment("PLANTD_DRAIN_DELAY", format!("{}s", DRAIN_DELAY.as_secs()))
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// Clients write a little, and then the server is killed: the next opening must replay the write-ahead log, and
-/// there are old events to remove.
+/// Lets clients write a little, and kills the server: the next opening has a write-ahead log to replay, and old
+/// events to remove.
 fn begin(chance: Rng) -> Ordeal {
     let mut ordeal = Ordeal::begin(launch(""), CLIENTS, MOST_ROWS, chance);
     while_written(&mut ordeal, |server| {
@@ -183,7 +183,7 @@ fn begin(chance: Rng) -> Ordeal {
     ordeal
 }
 
-/// Disturbs the server, which ends, while all clients write and another client reads. Returns the last outcome of
+/// Disturbs the server, which must end, while all clients write and another one reads. Returns the last outcome of
 /// each client.
 fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
     let client = ordeal.server.client();
@@ -198,15 +198,15 @@ fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> 
 /// The newest plants that reads have shown.
 fn read_until_gone(client: &Client) -> Plants {
     let mut shown = Plants::new();
-    // Only one thread of the server writes, so a later list shows later plants.
+    // The server has one writer, so later lists show later plants.
     while let Ok(answer) = client.try_send("GET", "/plants?limit=60", &[], "") {
         shown.extend(answer.plants().into_iter().map(|plant| (plant.id, plant)));
     }
     shown
 }
 
-/// Runs a check for each point, this many times, on a few threads, each with its own server. Returns how many points
-/// that were, and how much could have been lost.
+/// Runs a check for each point, this many times, on a few threads with a server each. Returns the number of points,
+/// and how much could have been lost.
 fn for_each(
     points: &[Point],
     rounds: u32,
@@ -222,7 +222,7 @@ fn for_each(
             scope.spawn(move || {
                 let mut ordeal = begin(chance);
                 for point in points {
-                    // A server with a fault may end before everything is compared, so the comparison has a start without.
+                    // This start without faults compares everything: one with a fault may end before.
                     ordeal.restart(launch(""));
                     ordeal.followers.set_servers([]);
                     ordeal.server.kill();
@@ -238,8 +238,8 @@ fn for_each(
     (all.len(), totals)
 }
 
-/// Starts a server on this folder, and kills it when it has stopped at the point or become ready. Returns whether
-/// it stopped.
+/// Starts a server on this folder, and kills it once it has stopped at the point or is ready. Returns whether it
+/// stopped.
 fn kill_while_opened(data: &Path, point: Point, faults: &str) -> bool {
     let mut process = launch(faults).data(data).spawn();
     let sign = point.sign();
@@ -320,7 +320,7 @@ fn a_panic_while_the_store_closes_is_reported_and_loses_nothing() {
     let (panics, totals) = for_each(&CLOSE, times(1, 167), 2, |ordeal, point| {
         let faults = point.panics(&mut ordeal.chance);
         ordeal.start(launch(&faults));
-        // Too few changes for an earlier flush.
+        // Too few changes for a flush before the close.
         ordeal.server.client().put(-1, r#"{"name":"Rosa"}"#).assert_made("Rosa", None);
         ordeal.server.client().delete(-1).assert_no_content();
         ordeal.server.process().send_terminate();
@@ -354,7 +354,7 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
         let mut steps: Vec<usize> = (0..RECOVERY.len()).collect();
         ordeal.chance.shuffle(&mut steps);
         steps.truncate(4);
-        // An opening that ends at a step leaves the later ones to the next opening.
+        // In order, because an opening killed at a step leaves the later steps to the next opening.
         steps.sort_unstable();
         for point in steps.into_iter().map(|step| &RECOVERY[step]) {
             let faults = point.stops(&mut ordeal.chance);
@@ -429,7 +429,7 @@ fn a_kill_or_a_panic_at_any_step_of_the_first_opening_leaves_nothing_in_the_way(
 }
 
 #[test]
-fn each_fault_point_of_the_product_is_disturbed_here() {
+fn these_tests_disturb_every_fault_point_of_the_product() {
     let tables = [&COMMIT[..], &CLOSE, &MAKE, &RECOVERY];
     let mut disturbed: BTreeSet<String> =
         tables.iter().flat_map(|table| table.iter()).map(|point| point.name.to_owned()).collect();

@@ -14,8 +14,8 @@ pub(crate) const MOST_ROWS: usize = 64;
 /// The longest load before a kill, in milliseconds.
 const MAX_LOAD_MS: u64 = 400;
 
-/// Limits so small that every task of a group of writes happens often: every fourth server soon forgets events, and
-/// every other one compacts early.
+/// Limits so small that every task of a group commit is frequent: every fourth server soon forgets events, and every
+/// other one compacts early.
 fn small_limits(chance: &mut Rng) -> Launch {
     let launch = Launch::new().arguments(["--cache-mb", "4"]);
     let launch = if chance.u8(..4) == 0 {

@@ -1,4 +1,4 @@
-//! More clients than there is room for, and clients that occupy connections for nothing.
+//! More clients than the server has room for, and clients that occupy connections without using them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use plantd_tests::{
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The most memory of a connection: less than its buffers would take if they were kept.
+/// The memory limit of a connection: less than its buffers would take if they were kept.
 const CONNECTION_KIB: u64 = 24;
 
-/// The most memory for the growth of the store.
+/// The memory limit for the growth of the store.
 fn store_kib() -> u64 {
     u64::from(times(24, 256)) * 1024
 }
 
-/// How much later than stated the server may close a connection, on a busy machine.
+/// How much later than its deadline the server may close a connection, on a busy machine.
 const CLOSE_SLACK: Duration = Duration::from_secs(10);
 
 /// The thread that syncs before anything is acknowledged.
@@ -35,7 +35,7 @@ fn usize_of(number: u32) -> usize {
     usize::try_from(number).expect("a usize has 32 bits")
 }
 
-/// The state of a server with few connections, for comparison with its state under load.
+/// A server's state with few connections, to compare with its state under load.
 struct Base {
     client: Client,
     sockets: usize,
@@ -43,21 +43,21 @@ struct Base {
 }
 
 impl Base {
-    /// Waits for a first answer, after which the server has all its threads.
+    /// Waits for a first answer, because the server then has all its threads.
     fn of_started(server: &mut TestServer) -> Self {
         let client = server.client();
         assert_eq!(client.get("/livez").status, 200);
         Self { client, sockets: server.process().sockets(), peak_kib: 0 }
     }
 
-    /// Remembers the peak of the memory so far, and begins a new one.
+    /// Records the peak of the memory so far, and resets it.
     fn take_memory(&mut self, server: &mut TestServer) {
         self.peak_kib = server.process().peak_resident_kib();
         server.process().reset_peak_resident();
     }
 
-    /// Asserts that all connections are closed again, and that the memory has grown with nothing but the
-    /// connections. Returns the peaks, now and before, in MiB.
+    /// Asserts that all connections are closed again, and that only they have made the memory grow. Returns the
+    /// peaks, now and before, in MiB.
     #[track_caller]
     fn assert_bounded(&self, server: &mut TestServer, connections: u32) -> (u64, u64) {
         wait_until("the connections to be closed", || server.process().sockets() <= self.sockets);
@@ -70,8 +70,8 @@ impl Base {
 }
 
 #[test]
-fn clients_that_a_slow_disk_has_no_room_for_are_refused_and_get_all_they_want_in_the_end() {
-    // More than fit into the queue and a group together.
+fn clients_too_many_for_a_slow_disk_are_refused_and_create_all_their_plants_in_the_end() {
+    // More than fit into the queue and a group.
     const CLIENTS: u32 = 3000;
     raise_descriptor_limit();
     let creates_each = times(2, 10);
@@ -119,18 +119,18 @@ const TRIED: [u32; 6] = [16, 32, 64, 128, 256, 512];
 /// How often each of them is tried.
 const SEARCH_ROUNDS: usize = 3;
 
-/// The number of clients before a crowd.
+/// The number of clients to compare a crowd with, without a search for the best.
 const FEW: u32 = 64;
 
-/// The least share of the best rate that ten times the clients get. A server that stores nothing falls to two thirds
-/// on the machine of `docs/reliability.md`, because the state of so many connections does not fit into the caches of
-/// its processor; other work on the machine costs more.
+/// Ten times the clients must get at least this share of the best rate. On the machine of `docs/reliability.md`, even
+/// a server that stores nothing falls to two thirds, because the state of so many connections exceeds the processor's
+/// caches; other work on the machine costs more.
 const LEAST_SHARE: f64 = 0.4;
 
-/// More clients than the queue has room for, which is 1024.
+/// More clients than the queue holds, which is 1024.
 const TOO_MANY: u32 = 4096;
 
-/// The run of a crowd on its own server, because a filled store is slower.
+/// The run of a crowd on a new server, because a filled store is slower.
 struct CrowdRun {
     report: CrowdReport,
     peak_mib: u64,
@@ -146,7 +146,7 @@ impl CrowdRun {
         base.take_memory(&mut server);
         let crowd = Crowd { clients, duration, first_id: 1_000_000_000, ..few };
         let report = crowd.run(server.address());
-        // Of too many clients, some may have to wait for longer than this run.
+        // Some of too many clients may wait for longer than this run.
         let may_wait = clients == TOO_MANY;
         assert!(report.fewest_created > 0 || may_wait, "one of {clients} clients got nothing");
         let (peak_mib, before_mib) = base.assert_bounded(&mut server, clients);
@@ -154,8 +154,8 @@ impl CrowdRun {
     }
 }
 
-/// Runs these numbers of clients in turns, and backwards in every other round, so that a change of the machine's
-/// speed affects all of them. Returns the runs of each number.
+/// Runs these numbers of clients in turn, every other round in reverse, so that changes in the machine's speed affect
+/// all of them. Returns the runs of each number.
 fn in_turns<const N: usize>(
     numbers: [u32; N],
     rounds: usize,
@@ -207,7 +207,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
     raise_descriptor_limit();
     let rounds = times(1, 7);
     let duration = Duration::from_secs(u64::from(times(1, 8)));
-    // The short form asserts nothing about rates, and does not search for the best number.
+    // The short form asserts nothing about rates, so it needs no best number.
     let best = if is_long() { best_number() } else { FEW };
     let crowded = 10 * best;
     let [alone, mut crowd, mut too_many] =
@@ -245,7 +245,7 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
         ),
     }
     .print();
-    // The long form is a measurement, on an otherwise idle machine.
+    // The long form measures, on an otherwise idle machine.
     assert!(!is_long() || ratio >= LEAST_SHARE, "only {ratio:.2} of the best rate is left");
 }
 
@@ -297,7 +297,7 @@ impl Nuisance {
         })
     }
 
-    /// Occupies a connection until the server closes it, or without reading until `gone`. Returns for how long.
+    /// Occupies a connection until the server closes it, or, without reading, until `gone`. Returns for how long.
     async fn be(self, address: SocketAddr, mut gone: watch::Receiver<bool>) -> Duration {
         let mut connection = LoadConnection::open(address).await.expect("a connection");
         let is_kept = matches!(self, Self::SlowLaterHead | Self::Resting);
@@ -351,7 +351,7 @@ fn create_meanwhile(address: SocketAddr, is_over: &AtomicBool) -> Latencies {
 }
 
 #[test]
-fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
+fn clients_that_only_occupy_connections_are_disconnected_and_others_are_served() {
     // More than the buffers of a socket hold.
     const PLANTS: i64 = 10_000;
     raise_descriptor_limit();
@@ -363,7 +363,7 @@ fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     let report = base.client.import(Format::Ndjson, "", Format::Ndjson.body(&plants));
     assert_eq!(report.json()["created"], PLANTS);
     let sockets = base.sockets;
-    // An export fills the cache, as those of the clients that do not read will.
+    // Fills the cache as the exports of the clients that do not read will.
     drop(base.client.export(Format::Ndjson));
     base.take_memory(&mut server);
 
@@ -384,7 +384,7 @@ fn clients_that_occupy_connections_are_disconnected_and_others_are_served() {
     while server.process().sockets() > sockets + 2 {
         assert!(begun.elapsed() < longest_stated + CLOSE_SLACK, "connections stay open");
         assert!(!normal.is_finished(), "the others noticed");
-        // A client that does not read cannot see the close. Only the resting ones are closed later.
+        // A client that does not read cannot see the close. Only resting clients are disconnected later.
         if server.process().sockets() <= sockets + 2 + later {
             readers_closed.get_or_insert_with(|| begun.elapsed());
         }
@@ -449,7 +449,7 @@ async fn be_nuisances(address: SocketAddr, gone: watch::Receiver<bool>) -> Vec<L
 
 #[test]
 fn where_descriptors_run_out_kept_connections_go_on_and_new_ones_wait() {
-    // The soft limit alone is too low for these connections.
+    // The soft limit alone would be too low for these connections.
     let mut server = TestServer::start_with(Launch::new().descriptor_limits(32, 192));
     let kept = server.client();
     kept.create(1, "Rosa", None).assert_plant("Rosa", None);

@@ -1,4 +1,4 @@
-//! External disturbances: each module disturbs servers repeatedly, and asserts the promises.
+//! Disturbances from outside: each module disturbs servers again and again, and asserts the promises.
 //!
 //! The short form runs in `cargo xtask test`, the long one in `cargo xtask torture`.
 
@@ -23,31 +23,31 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::{Followed, Followers, Launch, Ledgers, TestServer, WriteOutcome, store_of};
 
-/// Limits the memtable to so few changes that it is compacted all the time, has every filter ask the search index, and has the
-/// pieces of an archive merged all the time.
+/// Limits the memtable to so few changes that it is compacted all the time, makes every filter use the search index,
+/// and has the pieces of an archive merged all the time.
 const SMALL_LIMITS: &str = "changes-in-memory=return(64);plants-scanned-first=return(1);\
     archive-merge-interval-ms=return(50);pieces-of-a-merge=return(3)";
 
-/// The number of these changes.
+/// The limit of the memtable.
 const CHANGES_IN_MEMORY: i64 = 64;
 
 /// A server that is disturbed repeatedly, the ledgers of its clients, and the followers of its events.
 struct Ordeal {
-    // Before the server, because they must end before another one gets its port.
+    // Before the server, because followers must end before another server gets the port.
     followers: Followers,
     server: TestServer,
     ledgers: Ledgers,
     chance: Rng,
 }
 
-/// What an ordeal was about.
+/// Counts of an ordeal.
 struct Totals {
     acknowledged: u64,
     followed: Followed,
 }
 
 impl Totals {
-    /// What was lost, and out of how much: every comparison has succeeded.
+    /// What was lost, and out of how much. Nothing was, as every comparison has succeeded.
     fn losses(&self) -> String {
         format!("0 of {} acknowledged writes; {}", self.acknowledged, self.followed)
     }
@@ -73,8 +73,8 @@ impl Ordeal {
         Self { followers, server, ledgers, chance }
     }
 
-    /// Disturbs the server, which ends, while each client writes up to its first write in doubt. Returns the outcome of
-    /// that write for each client.
+    /// Disturbs the server, which must end, while each client writes up to its first write in doubt. Returns the
+    /// outcome of that write for each client.
     fn disturb(&mut self, disturb: impl FnOnce(&mut TestServer)) -> Vec<WriteOutcome> {
         let Self { followers, server, ledgers, chance } = self;
         let told = ledgers.write(server, chance, || WriteOutcome::is_in_doubt, disturb);
@@ -91,7 +91,7 @@ impl Ordeal {
         });
     }
 
-    /// Starts the server, which has ended, like this, and compares it with the ledgers and with the followers.
+    /// Restarts the ended server like this, and compares it with the ledgers and the followers.
     fn restart(&mut self, launch: Launch) {
         self.start(launch);
         let store = store_of(&self.server.client(), "after a restart");
@@ -100,7 +100,7 @@ impl Ordeal {
         self.followers.allow_forgetting(self.server.forgets_events());
     }
 
-    /// Starts the server, which has ended, like this. Compares nothing, so the server may end by itself at any moment.
+    /// Restarts the ended server like this. Compares nothing, so the server may end by itself at any moment.
     fn start(&mut self, launch: Launch) {
         self.server.restart_with(launch);
         if self.server.forgets_events() {

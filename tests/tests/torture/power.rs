@@ -1,7 +1,8 @@
-//! Power cuts: the disk keeps synced data, and a random part of the rest.
+//! Power cuts: the disk keeps synced data and a random part of the rest.
 //!
-//! strace shows the writes and syncs of a server, its answers, the events that followers got, and what the server reports as
-//! archived. From the trace, `Disk` computes the files that a cut at any moment leaves, and a server starts on them.
+//! strace shows a server's writes and syncs, its answers, the events that followers got, and the revisions reported
+//! as archived. From the trace, `Disk` computes the files that a cut at any moment leaves, and a server starts on
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -22,10 +23,10 @@ use crate::SMALL_LIMITS;
 
 const CLIENTS: i64 = 8;
 
-/// The most rows of an import, which strace shows several times.
+/// The most rows of an import: strace shows each several times.
 const MOST_ROWS: usize = 16;
 
-/// How many bytes of a write strace shows: all.
+/// The bytes of a write that strace shows: all.
 const SHOWN_BYTES: &str = "9000000";
 
 const STRACE: [&str; 5] = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
@@ -37,11 +38,11 @@ struct Run {
     calls: SystemCalls,
     /// The line of the trace on which the answer to each successful request begins, by its request id.
     answered: HashMap<String, usize>,
-    /// Each event that a stream has shown, and the line on which it first began.
+    /// The events that streams have shown, each with the line on which it was first sent.
     shown: BTreeMap<u64, ShownEvent>,
     /// A backup of the store before the run.
     backup: PathBuf,
-    /// The lines on which the server began to report how far the archive goes, and the revisions that it reported.
+    /// Each revision that the server reported as archived, and the line on which the report began.
     archived: Vec<(usize, u64)>,
     _folder: TempDir,
 }
@@ -49,7 +50,7 @@ struct Run {
 /// The name of the archive, beside the data folder.
 const ARCHIVE: &str = "archive";
 
-/// How often a run asks how far the archive goes.
+/// How often a run asks for the archived revision.
 const SCRAPES: usize = 5;
 
 /// An event that a follower got.
@@ -100,22 +101,22 @@ impl Run {
         }
         let calls = SystemCalls::read(&trace, server.process().id());
         let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
-        // If the format of answers ever changes, the trace would show none, and the test would assert nothing.
+        // If the format of answers changed, the trace would show none, and the test would assert nothing.
         let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
         assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
         let mut shown = BTreeMap::new();
         for event in calls.all(|_| true).flat_map(shown_events) {
             shown.entry(event.event.revision).or_insert(event);
         }
-        // As for the answers.
+        // The same guard for events.
         assert_eq!(shown.keys().max().copied(), newest, "the newest event that the trace shows");
         let archived: Vec<_> = calls.all(|_| true).filter_map(reported_as_archived).collect();
         assert!(archived.len() >= SCRAPES, "the trace shows too few reports: {archived:?}");
         Self { disk, calls, answered, shown, backup, archived, _folder: folder }
     }
 
-    /// Asserts that the archive that a power cut on this line has left is whole, and has everything that was reported as
-    /// archived. Returns how many changes were reported.
+    /// Asserts that the archive left by a power cut on this line is intact, and has everything that was reported as
+    /// archived. Returns the reported revision.
     #[track_caller]
     fn check_archive(&self, archive: &Path, line: usize) -> u64 {
         let reports = self.archived.iter().filter(|(reported, _)| *reported < line);
@@ -147,15 +148,15 @@ impl Run {
         revision_of(change_in(&verify.stdout()))
     }
 
-    /// Asserts that a server which has started after a power cut on this line has every event that was shown before, in
-    /// its place, and takes the cursor of the last of them. Returns how many there are.
+    /// Asserts that a server started after a power cut on this line has every event that was shown before, in its
+    /// place, and takes the cursor of the last of them. Returns their number.
     #[track_caller]
     fn check_events(&self, client: &Client, line: usize) -> usize {
         let shown: Vec<&ShownEvent> = self.shown.values().filter(|it| it.line < line).collect();
         let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return 0 };
         let events = all_events(client, &format!("after={}&limit=1000", first.cursor));
         let events = events.iter().map(FollowedEvent::of);
-        // A large page is sent in parts, and the trace shows no event that is in two of them.
+        // The trace misses events that are split between two parts of a large page.
         let of_shown = events.filter(|event| self.shown.contains_key(&event.revision));
         let later = shown.iter().skip(1).map(|shown| shown.event);
         assert!(later.eq(of_shown.take(shown.len() - 1)), "events that were shown are gone");
@@ -164,7 +165,7 @@ impl Run {
         shown.len()
     }
 
-    /// Lines of the trace at which the power is cut, ascending: a quarter of them each where an answer begins, where a
+    /// Lines of the trace at which to cut the power, ascending. One quarter each: where an answer begins, where a
     /// write to the write-ahead log begins, where a file is renamed or removed, and anywhere.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
         let answers: Vec<usize> = self.answered.values().copied().collect();
@@ -185,7 +186,7 @@ impl Run {
     }
 }
 
-/// The id of the request that a call answers with success, and the line on which it begins.
+/// The id of the request to which a call sends a success, and the line on which the call begins.
 fn answered(call: &SystemCall) -> Option<(String, usize)> {
     if !call.is_write() {
         return None;
@@ -229,7 +230,7 @@ fn shown_events(call: &SystemCall) -> Vec<ShownEvent> {
     shown.collect()
 }
 
-/// Cuts the power, half of the time so that something is lost if that can be. Returns how many changes are lost.
+/// Cuts the power; half of the time, tries until something is lost. Returns how many changes are lost.
 fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
     let mut tries = if chance.bool() { 10 } else { 1 };
     loop {
@@ -307,11 +308,11 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
     .print();
 }
 
-/// A server that is killed between the rename of a manifest and the sync of its folder leaves a manifest that the next
-/// start sees, and that a power cut may still take back.
+/// A server killed between the rename of a manifest and the sync of its folder leaves a manifest that the next start
+/// sees, and that a power cut may still undo.
 #[test]
-fn a_power_cut_in_the_start_after_a_kill_loses_nothing_acknowledged() {
-    /// The compaction thread writes a manifest for each of four tables, and then the one of their merge.
+fn nothing_acknowledged_is_lost_by_a_power_cut_in_the_start_after_a_kill() {
+    /// The compaction thread writes a manifest for each of four tables, and a fifth for their merge.
     const STOP: &str = "after-manifest-rename@plant-compact=4*off->return";
     let mut chance = chance();
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Concurrent operations on few plants, also across kills: each plant is linearizable.
+//! Concurrent operations on few plants, even across kills: the history of each plant is linearizable.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -76,8 +76,7 @@ fn any_operation(chance: &mut fastrand::Rng) -> HistoryOperation {
     }
 }
 
-/// The operations of one client until the server stops. If the last operation has no answer, the caller must
-/// correct its end.
+/// Sends operations until the server stops. If the last one got no answer, the caller must correct its end.
 fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(i64, Entry)> {
     let now = || u64::try_from(clock.elapsed().as_nanos()).expect("a short time");
     let mut entries = Vec::new();
@@ -98,7 +97,7 @@ fn operate(client: &Client, clock: Instant, chance: &mut fastrand::Rng) -> Vec<(
 }
 
 #[test]
-fn operations_on_each_plant_are_linearizable_also_across_kills() {
+fn operations_on_each_plant_are_linearizable_even_across_kills() {
     let (mut chance, histories, kills_in_each) = (chance(), times(2, 100), times(2, 4));
     let (mut operations, mut followed) = (0, Vec::new());
     for history in 0..histories {
@@ -123,7 +122,7 @@ fn operations_on_each_plant_are_linearizable_also_across_kills() {
                 let clients = clients.into_iter();
                 clients.flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
             });
-            // An operation without an answer can only have happened before now.
+            // An unanswered operation can only have happened before now.
             let over = u64::try_from(clock.elapsed().as_nanos()).unwrap();
             for (id, mut entry) in entries {
                 if entry.outcome.is_none() {

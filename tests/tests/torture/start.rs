@@ -13,7 +13,7 @@ use crate::kill::MOST_ROWS;
 
 const CLIENTS: i64 = 4;
 
-/// How many starts are killed before one may become ready.
+/// How many starts in a row are killed before one may become ready.
 const KILLS_IN_A_ROW: u32 = 5;
 
 /// The longest load before the kill from which the starts must recover, in milliseconds.
@@ -27,7 +27,7 @@ struct Kills {
 }
 
 impl Kills {
-    /// Starts on a folder repeatedly, and kills each start at a random moment.
+    /// Starts on a folder again and again, and kills each start at a random moment.
     fn kill_starts(&mut self, data: &Path, usual: Duration, chance: &mut Rng) {
         for _ in 0..KILLS_IN_A_ROW {
             let mut process = Launch::new().data(data).spawn();
@@ -68,7 +68,7 @@ fn repeatedly_killed_first_starts_do_not_block_the_next_start() {
     let mut kills = Kills::default();
     let usual = TestServer::start().start_took();
     while kills.all < wanted {
-        // The folder does not exist before.
+        // The first start makes the folder.
         let server = TestServer::start_prepared(Launch::new(), "data", |data| {
             kills.kill_starts(data, usual, &mut chance);
         });

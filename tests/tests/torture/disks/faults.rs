@@ -1,7 +1,7 @@
 //! System calls that fail or do not return: the first, the second and so on, once or permanently.
 //!
-//! strace injects the faults in place of the calls. It counts the calls of each thread: the commit thread writes the
-//! write-ahead log, and the compaction thread tables and the manifest.
+//! strace injects the faults instead of the calls. It counts the calls of each thread: the commit thread writes the
+//! write-ahead log, the compaction thread tables and the manifest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,16 +21,16 @@ use super::load::{Failed, launch, new_ledgers, write_until_it_fails};
 use super::{assert_helps, check_repaired, check_repaired_for, start_and_end};
 use crate::{CHANGES_IN_MEMORY, SMALL_LIMITS};
 
-/// How often enough is written for a fault whose time is not known.
+/// How many rounds of writes a fault with an unknown time gets to happen.
 const MOST_ROUNDS: u32 = 8;
 
-/// The number of servers at the same time.
+/// The number of concurrent servers.
 const AT_ONCE: usize = 4;
 
-/// How many tables a server writes at most while it is watched.
+/// The most tables that a server writes during the faults.
 const MOST_TABLES: u64 = 2_000;
 
-/// Longer than the server waits for a disk. A process with a delayed call ends only when strace releases it.
+/// Longer than the server waits for a disk. A process ends only when strace releases its delayed calls.
 const HANGS: &str = "delay_enter=13s";
 
 /// The files that a fault is about.
@@ -42,12 +42,12 @@ enum Files {
     Folders,
 }
 
-/// The segments of the write-ahead log, and their names while they are faulty.
+/// The segments of the write-ahead log, and the names by which strace finds them.
 const SEGMENTS: [(&str, &str); 2] = [("journal.0", "faulty.0"), ("journal.1", "faulty.1")];
 
 impl Files {
-    /// Paths in the folder `plants`, on which an orderly end has left a database. The next start does not use them: the
-    /// write-ahead log gets these names after the start.
+    /// Paths in the folder `plants`, where a database has ended in order. The next start does not use them: the
+    /// write-ahead log is renamed to these names after the start.
     fn paths(self, plants: &Path) -> Vec<PathBuf> {
         match self {
             Self::Log => SEGMENTS.map(|(_, faulty)| plants.join(faulty)).into(),
@@ -103,12 +103,12 @@ fn disturbed(trace: &Path, process_id: u32) -> usize {
     calls.all(|call| is_disturbed(&call.result)).count() + calls.unfinished()
 }
 
-/// Whether a call of a server that may still run has failed.
+/// Whether a call of the server, which may still run, has failed.
 fn has_happened(trace: &Path) -> bool {
     fs::read_to_string(trace).expect("strace writes text").contains("INJECTED")
 }
 
-/// A running server whose calls fail from now on, and did not while it started.
+/// A running server whose calls fail from now on, but did not during its start.
 struct FaultyServer {
     server: TestServer,
     trace: PathBuf,
@@ -117,7 +117,7 @@ struct FaultyServer {
 }
 
 impl FaultyServer {
-    /// Starts a server whose clients have written before, and lets its faults begin.
+    /// Starts a server on earlier writes, and lets its faults begin.
     fn start(fault: &Fault, files: Files, ledgers: &mut Ledgers, chance: &mut Rng) -> Self {
         let mut server = TestServer::start();
         ledgers.write_some(&mut server, chance, 1);
@@ -137,7 +137,7 @@ impl FaultyServer {
         Self { server, trace, files, _folder: folder }
     }
 
-    /// Starts the server, which has ended, without faults. Returns how many calls were disturbed.
+    /// Restarts the ended server without faults. Returns how many calls were disturbed.
     fn restart(mut self) -> (usize, TestServer) {
         let disturbed = disturbed(&self.trace, self.server.process().id());
         let plants = plants_of(&self.server);
@@ -167,7 +167,7 @@ struct Sums {
     ended_after: Duration,
 }
 
-/// Writes while a fault happens, and asserts that every acknowledged write is there afterwards.
+/// Writes during a fault, and asserts that every acknowledged write is there afterwards.
 #[track_caller]
 fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums>) {
     let (mut ledgers, mut chance) = (new_ledgers(), chance());
@@ -206,7 +206,7 @@ fn check_serving(fault: &Fault, files: Files, must_fail: bool, sums: &Mutex<Sums
     }
 }
 
-/// Checks each fault on calls for these files, some of which must end the server, and reports.
+/// Checks each fault on calls for these files, and reports. The flag says whether the fault must end the server.
 fn check_faults(promise: &'static str, cases: impl IntoIterator<Item = (Fault, Files, bool)>) {
     let sums = Mutex::default();
     check_all(AT_ONCE, cases, |(fault, files, must_fail)| {
@@ -251,7 +251,7 @@ fn a_call_that_fails_once_or_permanently_loses_no_acknowledged_write() {
     let mut cases = Vec::new();
     for (call, files) in kinds {
         for error in ["error=EIO", "error=ENOSPC"] {
-            // The start syncs the folder of the manifest once, and must not fail.
+            // The start syncs the manifest's folder once, which must not fail.
             let first = if files == Files::Folders { 2 } else { 1 };
             let faults = faults(call, error, first..=first + times(1, 11));
             let count = if error == "error=EIO" || is_long() { faults.len() } else { 1 };
@@ -302,7 +302,7 @@ fn a_fault_that_only_a_table_meets_is_reported_without_another_write() {
         assert_helps(&faulty.server.stderr(), faulty.server.data(), &["has room"]);
         let (disturbed, mut server) = faulty.restart();
         assert!(disturbed > 0, "{fault:?} did not happen");
-        // A plant of the first segment, which could not become a table.
+        // A plant of the segment that could not become a table.
         server.client().read(IDS.start).assert_new_plant(IDS.start, &text, Some(&text));
         assert_eq!(server.terminate().code(), Some(0));
         server.verify();
@@ -318,7 +318,7 @@ fn nothing_is_begun_in_a_store_that_has_failed() {
     for id in 0..CHANGES_IN_MEMORY {
         client.create(1_000_000 + id, "Abies", None).assert_plant("Abies", None);
     }
-    // This write makes the earlier ones a table, and may learn how that ended.
+    // This write makes the memtable full. Its answer may already know that the table failed.
     let last = client.create(2_000_000, "Abies", None);
     assert!([200, 503].contains(&last.status), "{last:?}");
     wait_until("/readyz to tell of the failure", || client.get("/readyz").status == 503);
@@ -332,11 +332,10 @@ fn nothing_is_begun_in_a_store_that_has_failed() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// A start to disturb: the first one, without a folder and without a token, or one on a database whose server was
-/// killed.
+/// A start to disturb: a first start, without a folder or a token, or a start on the database of a killed server.
 struct Known {
     launch: Launch,
-    /// Holds the folder on which the start begins, unless it is the first.
+    /// Has the folder on which the start begins; `None` for a first start.
     template: Option<tempfile::TempDir>,
     ledgers: Ledgers,
     /// The paths that the start uses, relative to its folder.
@@ -366,7 +365,7 @@ impl Known {
         let template = tempfile::tempdir().expect("a temporary folder can be made");
         let mut ledgers = new_ledgers();
         let mut server = TestServer::start_at(Launch::new(), &template.path().join("data"));
-        // An orderly end makes a table, which the start opens; the kill leaves changes in the write-ahead log.
+        // An orderly end writes a table; the kill leaves changes in the write-ahead log.
         ledgers.write_some(&mut server, chance, 5);
         assert_eq!(server.terminate().code(), Some(0));
         server.restart_with(Launch::new());
@@ -403,8 +402,8 @@ impl Known {
         }
     }
 
-    /// Starts with a fault, which may end the start with a message that helps, and then without. Returns whether the
-    /// fault happened, and whether it ended the start.
+    /// Starts with a fault, which may end the start with a message that helps, and then without the fault. Returns
+    /// whether the fault happened, and whether it ended the start.
     #[track_caller]
     fn check(&self, fault: &Fault) -> (bool, bool) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -439,7 +438,8 @@ fn a_start_that_meets_a_fault_ends_with_74_and_the_next_one_has_everything() {
     }
     let sums = Mutex::new((0, 0, 0));
     check_all(AT_ONCE, cases, |(known, call, is_for_ever, mut chance)| {
-        // Every call in the long form, some in the short one. sled panics when a sync fails, and zeroes what it cannot read.
+        // The long form tries every call, the short one some. sled panics when a sync fails, and zeroes what it
+        // cannot read.
         let is_each =
             is_long() || [("fsync", true), ("pread64", false)].contains(&(call, is_for_ever));
         let mut first = 0;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{assert_ends, assert_refused, load};
 
-/// A folder that belongs to a user who is subject to file permissions, and a program for this user.
+/// A folder of a user who is subject to file permissions, and a copy of the program for this user.
 struct Stage {
     folder: TempDir,
     launch: Launch,
@@ -50,7 +50,7 @@ impl Stage {
         data
     }
 
-    /// Asserts that the plant is there once the obstacle is removed.
+    /// Asserts that the plant is there after the obstacle is removed.
     #[track_caller]
     fn assert_unharmed(&self, data: &Path) {
         let mut server = TestServer::start_at(self.launch.clone(), data);
@@ -121,7 +121,7 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
 }
 
 #[test]
-fn a_folder_of_someone_else_ends_with_74_and_says_who_to_ask() {
+fn a_folder_of_another_user_ends_with_74_and_says_who_to_ask() {
     let stage = Stage::new();
     if is_root_or_skipped("give files away") {
         let folder = stage.make("own/of-someone-else");
@@ -142,7 +142,7 @@ fn a_folder_of_someone_else_ends_with_74_and_says_who_to_ask() {
         }
         stage.assert_unharmed(&data);
     }
-    // Without root the test cannot give files away, but these belong to root everywhere.
+    // Only root can give files away, but these belong to root everywhere.
     for folder in ["/root", "/etc"].map(Path::new) {
         assert_eq!(fs::metadata(folder).expect("it is there").uid(), 0);
         assert_refused(&stage.launch, &folder.join("plants-of-a-test"), OWNER);
@@ -170,7 +170,7 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
     assert_refused(&stage.launch, &nowhere, PATH);
     assert_refused(&stage.launch, &stage.path(&"long".repeat(100)), PATH);
 
-    // Folders in the place of files of the database.
+    // Folders in place of the database's files.
     let data = stage.used("data");
     for name in ["lock", "journal.0", "manifest", "tables/000000000001/db"] {
         let (path, aside) = (data.join("plants").join(name), stage.path("aside"));
@@ -218,7 +218,7 @@ fn a_tokens_file_that_cannot_be_read_ends_with_74_and_one_that_is_no_file_with_7
     assert_ends(&launch, CONFIGURATION, &tokens, &["is not a file"]);
     fs::remove_dir(&tokens).expect("it is empty");
 
-    // A first token that cannot be saved.
+    // A folder in which the first token cannot be saved.
     let closed = stage.make("own/closed");
     set_mode(&closed, 0o500);
     let tokens = closed.join("tokens.json");

@@ -16,10 +16,10 @@ use crate::SMALL_LIMITS;
 const ROOM: &str = "size=336m";
 const ADVICE: &[&str] = &["has room"];
 
-/// Room for the log of the server and its tokens, but not for the changes that wait for compaction.
+/// Room for the server's log and tokens, but not for changes that wait for compaction.
 const LITTLE_MIB: u32 = 4;
 
-/// Starts a server on a disk that may be full. Returns whether there was room.
+/// Starts a server on a disk that may be full. Returns whether it serves.
 #[track_caller]
 fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
     start_and_end(launch, &disk.data(), ADVICE).0
@@ -71,8 +71,8 @@ fn assert_refuses_writes(client: &Client) {
     client.read(NOBODY).assert_error(404, 3002);
 }
 
-/// Stops a server whose disk is full, and asserts that the log says that nothing is lost. Returns whether changes
-/// wait for room.
+/// Stops a server whose disk is full, and asserts that the log reports no loss. Returns whether changes wait for
+/// room.
 #[track_caller]
 fn terminate_full(server: &mut TestServer) -> bool {
     match server.terminate().code() {
@@ -96,7 +96,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     let mut followed = Vec::new();
     let (mut writes, mut doubts, mut starts, mut refused) = (0, 0, 0, 0);
     for round in 0..rounds {
-        // The write-ahead log takes 16 MiB, and 128 MiB are the reserve.
+        // 16 MiB for the write-ahead log, and 128 MiB as the reserve.
         let kib = chance.u32(145 * 1024..146 * 1024);
         let disk = SmallDisk::new(&format!("size={kib}k"));
         let launch = load::launch().faults(SMALL_LIMITS).within(&disk);
@@ -143,7 +143,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
     .print();
 }
 
-/// Files of someone else take the inodes, while there is plenty of space.
+/// Foreign files take the inodes, while there is plenty of space.
 #[test]
 fn a_disk_without_inodes_says_so_before_a_flush_needs_them_and_loses_nothing() {
     let disk = SmallDisk::new("size=2g,nr_inodes=400");
@@ -215,7 +215,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
 
 /// Another program fills the disk at once. A store that writes a table at this moment may fail.
 #[test]
-fn a_disk_that_someone_else_fills_at_once_loses_nothing_that_was_acknowledged() {
+fn a_disk_that_another_program_fills_at_once_loses_nothing_that_was_acknowledged() {
     let mut chance = chance();
     let rounds = times(2, 120);
     let mut followed = Vec::new();

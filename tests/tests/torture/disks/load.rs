@@ -9,14 +9,14 @@ use plantd_tests::{IO, Launch, Ledgers, TestServer, WriteOutcome, wait_for, wait
 const DRAIN_DELAY: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much longer than the drain the process may take to end, on a busy machine.
+/// The longest time beyond the drain in which the process must end, on a busy machine.
 const SLACK: Duration = Duration::from_secs(7);
 
 /// How long `/readyz` may take to report a failure on a busy machine. The promise is a second.
 const READY_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much is written if the store does not fail: some segments of the write-ahead log, and
-/// more than the small disks hold.
+/// How much is written if the store does not fail: some segments of the write-ahead log, and more than the small
+/// disks hold.
 const ENOUGH_BYTES: usize = 32 * 1024 * 1024;
 
 /// A server with a short drain.
@@ -26,19 +26,19 @@ pub(super) fn launch() -> Launch {
         .environment("PLANTD_DRAIN_TIMEOUT", format!("{}s", DRAIN_TIMEOUT.as_secs()))
 }
 
-/// How many writes each client sends after it knows of the failure.
+/// How many writes each client sends after it has learned of the failure.
 const LATE_WRITES: u32 = 20;
 
 /// Times since the first answer that reported the failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
-    /// Until `/readyz` was not 200.
+    /// When `/readyz` answered other than 200.
     pub(super) not_ready_after: Duration,
-    /// Until the process had ended.
+    /// When the process had ended.
     pub(super) ended_after: Duration,
 }
 
-/// The progress of the clients towards a failure, which they share.
+/// The progress of all clients towards a failure.
 #[derive(Default)]
 struct Progress {
     written_bytes: AtomicUsize,
@@ -52,7 +52,8 @@ pub(super) fn new_ledgers() -> Ledgers {
     Ledgers::of_clients(4, 256)
 }
 
-/// Writes until the store has failed and the process has ended, which returns times, or until enough is written.
+/// Writes until the store has failed and the process has ended, and then returns the times; or until enough is
+/// written.
 #[track_caller]
 pub(super) fn write_until_it_fails(
     server: &mut TestServer,
@@ -66,8 +67,8 @@ pub(super) fn write_until_it_fails(
 }
 
 impl Progress {
-    /// Ends a client when enough is written, when an answer is missing, or after enough writes since the failure.
-    /// A write that begins when the failure is known must not succeed.
+    /// Ends a client when enough is written, when it gets no answer, or after enough writes since the failure. A
+    /// write that begins after a client has learned of the failure must not succeed.
     fn new_end(&self) -> impl FnMut(WriteOutcome) -> bool {
         let (mut is_known_to_fail, mut late) = (false, 0);
         move |told| {
@@ -93,8 +94,8 @@ impl Progress {
         }
     }
 
-    /// Waits until enough is written, or until the store has failed. Then asserts that the process reports the
-    /// failure and ends.
+    /// Waits until enough is written, or the store has failed. Asserts then that the process reports the failure and
+    /// ends.
     fn watch(&self, server: &mut TestServer) -> Option<Failed> {
         let client = server.client();
         let written = || self.written_bytes.load(Ordering::Relaxed);

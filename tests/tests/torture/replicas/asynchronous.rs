@@ -9,17 +9,17 @@ use test_postgres::{Cluster, fresh_schema_name};
 use super::failover::both;
 use super::replica::Replica;
 
-/// How many plants the standby has of each round.
+/// How many plants of each round the standby has.
 const KEPT: i64 = 5;
 
-/// How many plants the standby lacks. A promoted standby skips up to 32 numbers. With fewer lost plants, none of their
-/// numbers would be given out again, and the test would prove nothing.
+/// How many plants the standby lacks. A promoted standby skips up to 32 numbers, so fewer lost plants would prove
+/// nothing: none of their numbers would be used again.
 const LOST: i64 = 50;
 
-/// How many plants are created after the promotion: they take numbers of the lost ones.
+/// How many plants are created after the promotion, with numbers of the lost ones.
 const LATER: i64 = 60;
 
-/// Creates plants one by one, and returns the cursors behind them.
+/// Creates plants one by one, and returns the cursor after each.
 fn create(client: &Client, ids: Range<i64>) -> Vec<String> {
     let cursors = ids.map(|id| {
         client.create(id, "Rosa", None).assert_plant("Rosa", None);

@@ -1,4 +1,4 @@
-//! A primary whose commits wait for a standby. The standby is away, is frozen, or takes over.
+//! A primary whose commits wait for a standby. The standby is away, frozen, or takes over.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use super::replica::{Replica, waiting_sessions};
 /// The most acknowledged writes before a disturbance.
 const MOST_WRITES: u64 = 100;
 
-/// The least sessions that wait for the standby before the primary is killed.
+/// The number of sessions that must wait for the standby before the primary is killed.
 const LEAST_WAITING: u32 = 5;
 
-/// How many waits for the standby are canceled before the primary is killed.
+/// The number of waits for the standby that are canceled before the primary is killed.
 const ENDED_WAITS: u32 = 12;
 
 /// The longest freeze, in milliseconds.
 const LONGEST_MS: u64 = 8000;
 
-/// The id of the plant that two servers make in the first round. Each later round takes the id before it.
+/// The id of the plant that two servers write in the first round. Each later round takes the next lower id.
 const CONTESTED: i64 = -1_000_000;
 
 /// How the primary ends.
@@ -30,9 +30,9 @@ const CONTESTED: i64 = -1_000_000;
 enum End {
     /// By a kill.
     Sudden,
-    /// By a kill while its standby is away, so that only the primary has its newest writes.
+    /// By a kill while the standby is away, so that only the primary has its newest writes.
     Lonely,
-    /// As `Lonely`, after the waits for the standby were canceled, which makes their writes visible.
+    /// Like `Lonely`, after the waits for the standby were canceled, which makes their writes visible.
     Impatient,
 }
 
@@ -54,8 +54,8 @@ pub(super) fn terminate_waiting_sessions(database: &Database, schema: &str) -> u
     database.query(&end).parse().expect("a number")
 }
 
-/// One server writes a plant that is visible but only on the primary, and is killed. Another server writes the same
-/// plant, finds it unchanged, and has nothing to write. Then the standby takes over.
+/// One server writes a plant that becomes visible but is only on the primary, and is killed. Another server writes
+/// the same plant, finds it unchanged, and has nothing to write. Then the standby takes over.
 fn fail_over_after_ended_waits(
     primary: &mut Cluster,
     standby: &mut Cluster,
@@ -63,7 +63,7 @@ fn fail_over_after_ended_waits(
     installation: &mut Installation,
 ) -> Instant {
     let Installation { probes, schema, url, .. } = &*installation;
-    // Servers that have no other work.
+    // Servers without other clients.
     let [mut first, second] = [0; 2].map(|_| Replica::start(url, schema));
     let clients = [&first, &second].map(Replica::client);
     standby.stop_immediate();
@@ -90,7 +90,7 @@ fn fail_over_after_ended_waits(
     })
 }
 
-/// Ends the primary, and promotes the standby. Returns the moment at which that is done.
+/// Ends the primary, and promotes the standby. Returns the moment after that.
 fn fail_over(
     end: End,
     primary: &mut Cluster,

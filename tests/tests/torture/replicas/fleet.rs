@@ -23,7 +23,7 @@ pub(super) const SERVERS: usize = 3;
 
 const CLIENTS: i64 = 12;
 
-/// The longest time from the end of a disturbance until all servers take writes.
+/// The deadline after a disturbance for all servers to take writes.
 const RETURN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most rows of an import.
@@ -35,8 +35,8 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// The name of plants that probe whether writes are taken.
 const PROBE_NAME: &str = "Rosa";
 
-/// Servers that share their plants, the ledgers of the clients that write to all of them, and the followers that read from
-/// any of them.
+/// Servers that share their plants, the ledgers of the clients that write to all of them, and the followers that read
+/// from any of them.
 pub(super) struct Fleet {
     pub(super) installation: Installation,
     ledgers: Ledgers,
@@ -48,12 +48,12 @@ pub(super) struct Fleet {
 
 /// The part of a fleet that a disturbance may use while clients write.
 pub(super) struct Installation {
-    // Before the servers, because they must end before another one gets the port of one of these.
+    // Before the servers, because followers must end before another server gets one of their ports.
     followers: Followers,
     pub(super) replicas: Vec<Replica>,
     /// The URL of PostgreSQL for the servers.
     pub(super) url: String,
-    /// The database for looks at the tables.
+    /// The database, to look at its tables.
     pub(super) database: Database,
     pub(super) schema: String,
     pub(super) probes: Probes,
@@ -113,7 +113,7 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Creates plants until one is acknowledged.
+    /// Tries to create plants until one create is acknowledged.
     pub(super) fn create(&self, client: &Client) {
         wait_until("a plant to be created", || {
             let id = self.last_id.fetch_sub(1, Ordering::Relaxed) - 1;
@@ -121,13 +121,13 @@ impl Probes {
         });
     }
 
-    /// Replaces or makes this plant until that is acknowledged.
+    /// Repeats a PUT of this plant until it is acknowledged.
     pub(super) fn put(&self, client: &Client, id: i64) {
         let body = replacement_body(PROBE_NAME, None);
         wait_until("a plant to be put", || self.note(id, &client.put(id, &body)));
     }
 
-    /// Replaces or creates this plant by a server that is killed during the request.
+    /// Sends a PUT of this plant to a server that is killed during the request.
     pub(super) fn put_without_hope(&self, client: &Client, id: i64) {
         let plant = NewPlant::new(id, PROBE_NAME, None);
         self.in_doubt.lock().expect("nobody has panicked").insert(id, plant);
@@ -136,7 +136,7 @@ impl Probes {
         assert!(answer.is_err(), "nobody may know of it: {answer:?}");
     }
 
-    /// Remembers an answer. Returns whether it was an acknowledgement.
+    /// Records an answer. Returns whether it was a success.
     fn note(&self, id: i64, answer: &Answer) -> bool {
         let fate = match answer.status {
             200 | 201 => &self.acknowledged,
@@ -151,7 +151,7 @@ impl Probes {
         matches!(answer.status, 200 | 201)
     }
 
-    /// Asserts that the probes among the plants are those of these answers.
+    /// Asserts that the plants have exactly the probes that the answers allow.
     fn assert_are(&self, plants: &Plants) {
         let acknowledged = self.acknowledged.lock().expect("nobody has panicked");
         let in_doubt = self.in_doubt.lock().expect("nobody has panicked");
@@ -194,8 +194,8 @@ impl Installation {
         });
     }
 
-    /// Runs `happens` while each server gets creates until it acknowledges one. Returns its result, and when each server
-    /// acknowledged.
+    /// Runs `happens` while each server gets creates until it acknowledges one. Returns the result, and when each
+    /// server acknowledged.
     pub(super) fn probe_each<T>(&self, happens: impl FnOnce() -> T) -> (T, Vec<Instant>) {
         thread::scope(|scope| {
             let probing = self.replicas.iter().map(|replica| {
@@ -222,7 +222,7 @@ impl Installation {
 }
 
 impl Fleet {
-    /// Starts servers that use PostgreSQL at a URL. `database` is for looks at the tables.
+    /// Starts servers that use PostgreSQL at a URL. `database` serves to look at the tables.
     pub(super) fn start(url: &str, database: &Database) -> Self {
         let schema = fresh_schema_name();
         let replicas: Vec<_> = (0..SERVERS).map(|_| Replica::start(url, &schema)).collect();
@@ -242,8 +242,8 @@ impl Fleet {
         }
     }
 
-    /// Disturbs the fleet after fewer than this many acknowledged writes, and asserts that all servers soon take writes
-    /// again from the moment that `disturb` returns.
+    /// Disturbs the fleet after fewer than this many acknowledged writes. Asserts that all servers soon take writes
+    /// again, counted from the moment that `disturb` returns.
     pub(super) fn disturb(
         &mut self,
         chance: &mut Rng,
@@ -260,8 +260,8 @@ impl Fleet {
         self.longest_return = self.longest_return.max(took);
     }
 
-    /// Runs `meanwhile` while all clients write, each up to its first write in doubt. Then waits until nothing
-    /// is in progress, and makes all assertions. Returns the result of `meanwhile`.
+    /// Runs `meanwhile` while each client writes up to its first write in doubt. Then waits until nothing is in
+    /// progress, and makes all assertions. Returns the result of `meanwhile`.
     fn while_written<T>(
         &mut self,
         chance: &mut Rng,
@@ -300,7 +300,7 @@ impl Fleet {
         done.expect("it has been done")
     }
 
-    /// Asserts that any server has the plants of the ledgers, and that the log leads to these plants.
+    /// Asserts that a random server has the plants of the ledgers, and that the log leads to these plants.
     fn check(&mut self) {
         self.wait_for_rest();
         let replica = fastrand::choice(&self.installation.replicas).expect("some");
@@ -328,8 +328,8 @@ impl Fleet {
         wait_until("all sessions to have nothing to do", || database.query(&busy) == "0");
     }
 
-    /// Restarts all servers in order, with PostgreSQL at another URL, where commits wait for a standby. Returns when all
-    /// followers have a cursor from there: an earlier cursor does not outlive a promotion.
+    /// Restarts all servers in order with PostgreSQL at another URL, where commits wait for a standby. Returns once
+    /// all followers have a cursor from there: an earlier cursor does not survive a promotion.
     pub(super) fn move_to(&mut self, url: &str) {
         let Installation { followers, replicas, schema, url: old_url, probes, .. } =
             &mut self.installation;

@@ -1,4 +1,4 @@
-//! A server looks for the outcome of a commit whose events are already forgotten.
+//! A server that looks for the outcome of a commit whose events are already forgotten.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -8,7 +8,7 @@ use test_postgres::fresh_schema_name;
 
 use super::proxy::{Network, Proxy};
 
-/// Every event but the newest block is soon forgotten.
+/// Has all events but those of the newest block forgotten soon.
 const KEEP_EVENTS: &str = "1";
 
 #[test]

@@ -8,7 +8,7 @@ use test_postgres::Database;
 /// The revisions in a block of events.
 const EVENTS_IN_A_BLOCK: i64 = 1024;
 
-/// Reads all events, in their order. Asserts that revisions grow, and that each is in its block.
+/// Reads all events in order. Asserts that revisions ascend, and that each is in its block.
 pub(super) fn read_log(database: &Database, schema: &str) -> Vec<FollowedEvent> {
     let rows = format!("SELECT block, revisions, kinds, ids FROM {schema}.events ORDER BY block");
     let mut events: Vec<FollowedEvent> = Vec::new();
@@ -33,8 +33,8 @@ pub(super) fn read_log(database: &Database, schema: &str) -> Vec<FollowedEvent> 
     events
 }
 
-/// Asserts that the events lead to exactly these plants, that each has the revision of its last event, and that the
-/// counters agree.
+/// Asserts that the events lead to exactly these plants, that each plant has the revision of its last event, and that
+/// the counters agree.
 pub(super) fn assert_leads_to(
     events: &[FollowedEvent],
     plants: &Plants,

@@ -67,7 +67,7 @@ fn nothing_is_lost_when_postgresql_ends_and_service_returns_by_itself_when_it_is
     );
 }
 
-/// The sessions to end: any, those that wait for the disk, those that are committing, and those before a commit.
+/// The sessions to end: any, those that wait for the disk, those in a commit, and those before one.
 const VICTIMS: [&str; 4] = [
     "random() < 0.2",
     "lower(wait_event) IN ('walsync', 'walwrite')",
@@ -75,14 +75,14 @@ const VICTIMS: [&str; 4] = [
     "state = 'idle in transaction'",
 ];
 
-/// How often PostgreSQL looks for victims, with pauses of a millisecond.
+/// How often PostgreSQL looks for victims, once a millisecond.
 const LOOKS: u32 = 300;
 
 /// The most sessions that are ended in a round.
 const MOST_VICTIMS: u32 = 20;
 
 #[test]
-fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
+fn nothing_is_lost_or_done_twice_when_sessions_end_in_a_commit() {
     const MOST_WRITES: u64 = 100;
     let (mut chance, rounds) = (chance(), times(4, 50));
     let database = test_postgres::shared();
@@ -106,7 +106,7 @@ fn nothing_is_lost_or_done_twice_by_sessions_that_are_ended_in_a_commit() {
 
 /// Ends matching sessions as they appear, and returns how many.
 fn end_sessions(database: &Database, schema: &str, victims: &str) -> u32 {
-    // A loop within PostgreSQL is quicker than a query for each look.
+    // A loop inside PostgreSQL is faster than a query for each look.
     database.query(&format!("CREATE TABLE IF NOT EXISTS {schema}.ended (sessions integer)"));
     database.query(&format!(
         "DO $$ DECLARE of_look integer; ended integer := 0; BEGIN \
@@ -165,7 +165,7 @@ impl Interruption {
                 network.cut_all();
                 wait_for_cuts();
                 network.cut_within.store(0, Ordering::Relaxed);
-                // Connections that are still to be cut must not be cut after the disturbance.
+                // No planned cut may happen after the disturbance.
                 network.cut_all();
             }
             Self::CutCommits => {

@@ -11,22 +11,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 
-/// The most bytes that are forwarded at a time.
+/// The size of the forwarding buffer, in bytes.
 const BUFFER: usize = 8192;
 
 /// The longest delay of the last bytes of a cut connection, in milliseconds.
 const LATE_MS: u64 = 300;
 
-/// The message of a commit.
+/// The message that commits, as PostgreSQL gets it.
 const COMMIT: &[u8] = b"COMMIT\0";
 
-/// The beginning of the statement that commits by itself, where it is prepared.
+/// The beginning of the prepared statement that commits by itself.
 const CREATE: &[u8] = b"\0WITH block AS";
 
-/// While commits are cut, one in this many is cut.
+/// When commits are cut, one in this many is.
 const CUT_COMMITS: u8 = 8;
 
-/// The same for the statement that commits by itself, which is rare among writes to plants that are there.
+/// The same for the statement that commits by itself, which is rare while most writes are to existing plants.
 const CUT_CREATES: u8 = 2;
 
 /// The state of the network.
@@ -35,9 +35,9 @@ pub(super) enum Network {
     /// Bytes are forwarded.
     #[default]
     Open,
-    /// Bytes are kept, and forwarded when the network is open again, even if the sender has disconnected by then.
+    /// Bytes are held, and forwarded once the network is open again, even if the sender has disconnected.
     Held,
-    /// Bytes are lost in silence. When the network is open again, connections that lost some are cut.
+    /// Bytes are lost silently. Once the network is open again, connections that lost some are cut.
     Lost,
 }
 
@@ -56,10 +56,10 @@ pub(super) struct Control {
     cuts: watch::Sender<u64>,
     /// If not 0, each new connection is cut after fewer bytes than this in one direction.
     pub(super) cut_within: AtomicUsize,
-    /// Whether some connections are cut at a commit, which may still reach PostgreSQL later.
+    /// Whether to cut some connections at a commit, which may still reach PostgreSQL later.
     pub(super) cuts_commits: AtomicBool,
-    /// Whether the connection of the next commit is cut as soon as PostgreSQL has the commit, and all bytes are held
-    /// from then on.
+    /// Whether to cut the connection of the next commit as soon as PostgreSQL has the commit, and then to hold all
+    /// bytes.
     pub(super) loses_answer: AtomicBool,
     /// How many connections were cut.
     pub(super) cut: AtomicUsize,
@@ -70,7 +70,7 @@ pub(super) struct Control {
 }
 
 impl Proxy {
-    /// A proxy before a port of this machine.
+    /// A proxy in front of a port of this machine.
     pub(super) fn before(port: u16) -> Self {
         let control = Arc::<Control>::default();
         let target = SocketAddr::from(([127, 0, 0, 1], port));
@@ -111,8 +111,8 @@ impl Control {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How a connection ends at a commit, if it ends there. `commit` is what has not reached PostgreSQL yet, and one in
-    /// `cut_one_in` is cut.
+    /// How a connection ends at a commit; `None` if it does not. PostgreSQL does not have the bytes `commit` yet; one
+    /// commit in `cut_one_in` is cut.
     fn end_at_commit(&self, commit: &[u8], cut_one_in: u8) -> Option<End> {
         let late = |delay| Some(End::Late(commit.to_vec(), delay));
         if self.loses_answer.swap(false, Ordering::Relaxed) {
@@ -139,9 +139,9 @@ async fn take_connections(listener: &TcpListener, target: SocketAddr, control: &
 
 /// Forwards one connection up to its end.
 async fn carry(mut client: TcpStream, target: SocketAddr, control: Arc<Control>) {
-    // When PostgreSQL is away, the client is disconnected.
+    // If PostgreSQL is away, the client is disconnected.
     let Ok(mut server) = TcpStream::connect(target).await else { return };
-    // Otherwise each answer waits 40 ms for the acknowledgement of the one before.
+    // Nagle's algorithm would delay each answer by 40 ms, until the acknowledgment of the one before.
     if client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).is_err() {
         return;
     }
@@ -175,7 +175,7 @@ async fn carry(mut client: TcpStream, target: SocketAddr, control: Arc<Control>)
     }
     drop(client);
     if let End::Late(rest, late) = end {
-        // The bytes still reach PostgreSQL, while the server already looks for their outcome.
+        // The bytes reach PostgreSQL while the server already looks for their outcome.
         tokio::time::sleep(late).await;
         if server.write_all(&rest).await.is_ok() && server.shutdown().await.is_ok() {
             let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
@@ -189,7 +189,7 @@ enum End {
     /// A side has closed it.
     Over,
     Cut,
-    /// It is cut, and these bytes reach PostgreSQL so much later.
+    /// It is cut, and these bytes reach PostgreSQL after this delay.
     Late(Vec<u8>, Duration),
 }
 
@@ -201,7 +201,7 @@ fn any_delay() -> Duration {
     Duration::from_millis(fastrand::u64(..LATE_MS))
 }
 
-/// Forwards one direction, up to the end or this many bytes.
+/// Forwards one direction until the end, or for this many bytes.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -210,7 +210,7 @@ async fn pump(
     is_from_client: bool,
 ) -> End {
     let mut network = control.network.subscribe();
-    // The name of the prepared statement that commits by itself, as a message contains it.
+    // The name of the prepared statement that commits by itself, as messages contain it.
     let mut create: Option<Vec<u8>> = None;
     let (mut buffer, mut has_lost) = ([0; BUFFER], false);
     loop {

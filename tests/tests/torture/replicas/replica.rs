@@ -3,10 +3,10 @@
 use plantd_tests::{Client, Launch, TestServer, wait_until};
 use test_postgres::Database;
 
-/// A server whose sessions with PostgreSQL have a unique name.
+/// A server whose sessions with PostgreSQL have a name of their own.
 pub(super) struct Replica {
     pub(super) server: TestServer,
-    /// The name of its sessions, another one for each process.
+    /// The name of its sessions, new for each process.
     sessions: String,
 }
 
@@ -30,8 +30,8 @@ impl Replica {
         answer.status == 200
     }
 
-    /// How many of its sessions wait for a synchronous standby, or for the lock of a session that does: of two sessions
-    /// that touch the same counter, one waits for the other.
+    /// How many of its sessions wait for a synchronous standby, directly or for a lock: two sessions that write the
+    /// same counter wait for each other.
     pub(super) fn count_waiting_sessions(&self, database: &Database) -> usize {
         let count = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' \
@@ -58,14 +58,14 @@ impl Replica {
     }
 }
 
-/// The sessions that wait for a synchronous standby, of the servers whose sessions have names with this beginning.
+/// SQL for the sessions that wait for a synchronous standby, of servers whose session names begin like this.
 pub(super) fn waiting_sessions(name: &str) -> String {
     format!(
         "FROM pg_stat_activity WHERE application_name LIKE '{name}%' AND wait_event = 'SyncRep'"
     )
 }
 
-/// The schema, so that tests find the sessions of all servers, and a suffix.
+/// The schema, by which tests find the sessions of all servers, and a unique suffix.
 fn new_name(schema: &str) -> String {
     format!("{schema}_{:08x}", fastrand::u32(..))
 }

@@ -1,4 +1,4 @@
-//! What answers show of a change that waits for a standby which is away.
+//! Answers while a change waits for a standby that is away.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use test_postgres::{Cluster, fresh_schema_name};
 use super::failover::{both, terminate_waiting_sessions};
 use super::replica::Replica;
 
-/// The body of an answer, unless the server has none.
+/// The body of an answer, if the server answers.
 fn body_of(client: &Client, path: &str) -> Option<Vec<u8>> {
     let answer = client.try_send("GET", path, &[], "").ok()?;
     (answer.status == 200).then_some(answer.body)
@@ -43,7 +43,7 @@ fn events_and_exports_never_show_a_change_that_a_promotion_loses() {
             assert!(!is_finished, "an answer did not wait for the standby");
             reader.count_waiting_sessions(primary.database()) == showing.len()
         });
-        // The writer must not write the plant once more after the promotion.
+        // The writer must not write the plant again after the promotion.
         writer.server.kill();
         primary.kill();
         standby.start_again();
