@@ -1,7 +1,7 @@
 //! Everything in `plant-http` that reads bytes from clients.
 //!
-//! Where a second implementation exists (serde's JSON parser, the csv crate, actix-http's decoder, writing and reading
-//! again), both must agree.
+//! Where there is a second implementation (serde's JSON parser, the csv crate, actix-http's decoder, or writing and
+//! reading again), both must agree.
 
 use actix_codec::Decoder as _;
 use actix_http::ServiceConfig;
@@ -80,7 +80,7 @@ fn check_merge_patch(body: &[u8]) {
     let (Some(members), Ok(patch)) = (object(body), patch) else { return };
     for tag in [None, Some("R".to_owned())] {
         let plant = Plant::new("Rosa", tag).expect("a valid plant");
-        // RFC 7396, section 2, for two objects whose members matter only if they are text.
+        // RFC 7396, section 2, for objects of which only members with a text matter.
         let mut merged = object(&written(&plant)).expect("an object");
         for (name, value) in &members {
             if value.is_null() {
@@ -93,8 +93,8 @@ fn check_merge_patch(body: &[u8]) {
     }
 }
 
-/// A body that is not one complete JSON text is refused as not JSON, and one that serde reads never is. Between the two
-/// are bodies with lone surrogates.
+/// A body that is not one complete JSON text must be refused as not JSON, and one that serde reads must not. Bodies
+/// with lone surrogates may be either.
 fn check_error(body: &[u8], error: Option<&Error>) {
     let number = error.map(|error| error.error);
     let is_not_json = number == Some(NOT_JSON);
@@ -108,7 +108,8 @@ fn check_error(body: &[u8], error: Option<&Error>) {
     assert!(number.is_none_or(|number| [NOT_JSON, WRONG_SHAPE, RULE_BROKEN].contains(&number)));
 }
 
-/// The members as serde reads them. serde does not read deep nesting, huge numbers or lone surrogates.
+/// The members as serde reads them; `None` for what serde cannot read: deep nesting, huge numbers and lone
+/// surrogates.
 fn object(body: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(members)) => Some(members),
@@ -125,11 +126,11 @@ fn written(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("it can be written")
 }
 
-/// A byte that expands to almost as much text as a row may have, because a fuzzer would not find such long inputs.
+/// This byte expands to almost as much text as a row may have, since a fuzzer would not find such long inputs.
 const MUCH_TEXT: u8 = 0x1a;
 const MUCH_TEXT_BYTES: usize = ROW_MAX_BYTES - 8;
 
-/// The unit of the parts' lengths if the input has [`MUCH_TEXT`].
+/// The unit of the lengths of parts, if the input has [`MUCH_TEXT`].
 const LONG_BODY_UNIT_BYTES: usize = 509;
 
 /// The result of reading the rows of a body.
@@ -161,7 +162,7 @@ fn check_csv(input: &[u8]) {
     }
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
-        // It recognizes a byte order mark only in one piece.
+        // The csv crate recognizes a byte order mark only within one buffer.
         .buffer_capacity(body.len())
         .from_reader(&body[..]);
     let columns = reader.byte_headers().expect("there is memory").clone();
@@ -195,7 +196,7 @@ fn check_json_array(input: &[u8]) {
             }
             assert!(!is_whole || read.rows.len() == elements.len(), "other elements");
         }
-        // The array is one more level of nesting for serde_json, and a `RawValue` must be UTF-8.
+        // For serde_json, the array is one more level of nesting, and a `RawValue` must be UTF-8.
         Err(cause) => assert!(
             !is_whole
                 || cause.to_string().contains("recursion")
@@ -210,14 +211,14 @@ fn without_mark(body: &[u8]) -> &[u8] {
     body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body)
 }
 
-/// A row of JSON is read as a body with the same text, up to its limit.
+/// Asserts that a row of JSON, up to its limit, is read like a body with the same text.
 fn check_row(plant: &Result<NewPlant, Error>, text: &[u8]) {
     let alone = read_new_plant(text).ok().filter(|_| text.len() <= ROW_MAX_BYTES);
     assert_eq!(plant.as_ref().ok(), alone.as_ref());
 }
 
-/// The body of an import that an input encodes, and the rows that were read from it. The first byte says where the body
-/// is cut. The result must be the same for every cut, and when the plants are written and read again.
+/// The body of an import that an input encodes, and the rows read from it. The first byte says where the body is cut.
+/// The result must be the same for every cut, and after the plants are written and read again.
 fn read_rows(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
     let (cuts, text) = input.split_first()?;
     let mut body = Vec::with_capacity(text.len());
@@ -231,7 +232,7 @@ fn read_rows(format: ImportFormat, input: &[u8]) -> Option<(Vec<u8>, Read)> {
         }
     }
     let whole = read_in_parts(format, &body, [body.len().max(1)]);
-    // A long body in short parts would be slow.
+    // Short parts of a long body would be slow.
     let unit = if has_much_text { LONG_BODY_UNIT_BYTES } else { 1 };
     let (short, long) = (usize::from(cuts % 16), usize::from(cuts / 16));
     let cut = read_in_parts(format, &body, [short + 1, 1 + long * long * long].map(|n| n * unit));
@@ -285,7 +286,7 @@ fn check_entity_tags(input: &[u8]) {
     for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
         let Some((values, headers)) = headers(&name, input) else { return };
         let Some(read) = preconditions(&headers) else { continue };
-        // Several values of a header are one list (RFC 9110, section 5.3).
+        // Several lines of a header are one list (RFC 9110, section 5.3).
         let list = values.iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b","[..]);
         assert_eq!(preconditions(&one_header(&name, &list)).as_ref(), Some(&read), "one value");
 
@@ -384,10 +385,10 @@ fn check_tag_query(query: &str) {
     assert_eq!((next.limit, next.prefix), (page.limit, page.prefix));
 }
 
-/// The lines of an input as values of a header, and a head with them; `None` if one cannot be a value.
+/// The lines of an input as values of a header, and a head with them; `None` if a line cannot be a value.
 fn headers(name: &HeaderName, input: &[u8]) -> Option<(Vec<HeaderValue>, HeaderMap)> {
     let lines = input.split(|byte| *byte == b'\n');
-    // HTTP parsers remove the white space around a value.
+    // HTTP parsers remove whitespace around a value.
     let values = lines.map(|line| HeaderValue::from_bytes(line.trim_ascii()).ok());
     let values: Vec<HeaderValue> = values.collect::<Option<_>>()?;
     let mut headers = HeaderMap::new();
@@ -403,8 +404,8 @@ fn one_header(name: &HeaderName, value: &[u8]) -> HeaderMap {
     headers
 }
 
-/// The first byte is the length of the parts in which the others come, less one. actix-http finds the same end, or has
-/// refused the head by then.
+/// Compares the end of a head with the one that actix-http finds, unless that refuses the head first. The first byte
+/// is the length, less one, of the parts in which the other bytes arrive.
 fn check_head_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let end = head_end([bytes].into_iter());
@@ -429,7 +430,7 @@ fn check_head_end(input: &[u8]) {
     }
 }
 
-/// The same for a body in chunks. actix-http reads all of it that this scanner accepts.
+/// The same for a body in chunks. actix-http must read all that the scanner accepts.
 fn check_chunks_end(input: &[u8]) {
     let Some((part_bytes, bytes)) = input.split_first() else { return };
     let end = chunks_end([bytes].into_iter());
@@ -447,7 +448,7 @@ fn check_chunks_end(input: &[u8]) {
     assert_eq!(decoded_chunks_end(&bytes[..before_end]), Ok(None));
 }
 
-/// The end of a head as actix-http finds it, in the form of [`head_end`]; an error where it refuses the head.
+/// The end of a head according to actix-http, in the form of [`head_end`]; an error if it refuses the head.
 fn decoded_head_end(head: &[u8]) -> Result<Option<usize>, ()> {
     let mut rest = BytesMut::from(head);
     let decoded = new_codec().decode(&mut rest).map_err(drop)?;
@@ -470,7 +471,7 @@ fn decoded_chunks_end(chunks: &[u8]) -> Result<Option<usize>, ()> {
 /// A decoder of a connection.
 fn new_codec() -> Codec {
     thread_local! {
-        // Its clock, which only responses need, starts in a runtime.
+        // The config starts a clock, which only responses need, and which needs a runtime.
         static CONFIG: ServiceConfig = System::new().block_on(async { ServiceConfig::default() });
     }
     Codec::new(CONFIG.with(ServiceConfig::clone))

@@ -7,12 +7,12 @@
 mod http;
 mod store;
 
-/// A parser, and the assertions that must hold for any bytes.
+/// A parser, and assertions that must hold for any bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
     /// The name of the target and of its folder of inputs.
     pub name: &'static str,
-    /// Reads the bytes, and panics when something does not hold.
+    /// Parses the bytes, and panics when an assertion fails.
     pub check: fn(&[u8]),
 }
 

@@ -7,7 +7,7 @@
 //! FUZZ_TARGET=csv cargo run --release -- /tmp/found corpus/csv
 //! ```
 //!
-//! New inputs go to the first folder. `-merge=1 corpus/csv /tmp/found` adds those to the corpus that reach new code.
+//! New inputs go to the first folder. `-merge=1 corpus/csv /tmp/found` adds to the corpus those that reach new code.
 
 #![forbid(unsafe_code)]
 #![no_main]
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use plantd_fuzz::{FuzzTarget, targets};
 
-/// The environment variable with the name of the target: libFuzzer takes all arguments as its own.
+/// The environment variable with the name of the target. Arguments cannot have it: libFuzzer takes all of them.
 const TARGET_VARIABLE: &str = "FUZZ_TARGET";
 
 static TARGET: OnceLock<FuzzTarget> = OnceLock::new();

@@ -26,7 +26,8 @@ fn block(bytes: &[u8]) {
     assert_eq!(internal::block(&block).expect("it was written"), entries);
 }
 
-/// The first byte is the length of the head. Blocks follow the head, each behind the number of its map and its length.
+/// The first byte is the length of the head. After the head come blocks, each preceded by the number of its map and
+/// its length.
 fn backup(input: &[u8]) {
     let Some((head_bytes, rest)) = input.split_first() else { return };
     let (head, mut rest) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
@@ -67,7 +68,7 @@ fn log_segment(input: &[u8]) {
     const GROUP: [u8; 6] = [1, 1, 0, 0, 0, 0];
     let Some((offset, segment)) = input.split_first() else { return };
     for payload in internal::whole_records(segment) {
-        // A whole record need not be a group.
+        // An intact record need not be a group.
         drop(internal::log_group(payload));
     }
     let Some((salt, other)) = segment.split_first_chunk() else { return };
@@ -75,7 +76,7 @@ fn log_segment(input: &[u8]) {
     let segment = internal::log_segment(&GROUP, *salt, other, offset).expect("small");
     let offset = salt.len() + offset;
     let stands_there = |payload: &&[u8]| {
-        // A whole record before it may cover it.
+        // An intact record before the inserted one may cover it.
         let begins = payload.as_ptr().addr() - segment.as_ptr().addr();
         begins > offset && *payload == GROUP || (begins..begins + payload.len()).contains(&offset)
     };

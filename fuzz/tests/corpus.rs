@@ -1,7 +1,7 @@
-//! No fuzz target panics on the fuzzer's corpus, nor on random changes of it.
+//! No fuzz target panics on the corpus, or on random changes of it.
 //!
-//! `corpus` has a folder for each target. The long form is `cargo xtask torture fuzz`, which is guided by the code
-//! that an input reaches. The random changes here are the same in every run.
+//! `corpus` has a folder for each target. These random changes are the same in every run; `cargo xtask torture fuzz`
+//! is the long form, guided by the code that an input reaches.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -22,7 +22,6 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The sorted names in a folder.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.unwrap_or_else(|cause| panic!("{}: {cause}", folder.display()));
@@ -32,7 +31,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The target's inputs, sorted by their names.
+/// The target's inputs, sorted by name.
 fn inputs(target: FuzzTarget) -> Vec<(String, Vec<u8>)> {
     let folder = corpus().join(target.name);
     let read = |name: &String| fs::read(folder.join(name)).expect("an input can be read");
