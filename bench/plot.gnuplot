@@ -1,5 +1,6 @@
-# Every plot of the bench. `data` is the path of a table with tabs between its cells, whose first line names the columns;
-# those behind `series` series are not drawn. The bench also sets `svg`, `title`, `y_label` and, for lines, `x_label`.
+# Draws every plot of the bench. `data` is the path of a tab-separated table, whose first line names the columns.
+# Columns after the first `series` series are not drawn. The bench also sets `svg`, `title`, `y_label` and, for lines,
+# `x_label`.
 
 set terminal svg size 900,440 dynamic background rgb 'white' font 'sans-serif,13'
 set output svg
@@ -15,14 +16,14 @@ set xtics nomirror noenhanced
 set key outside bottom center horizontal noenhanced
 
 if (exists('x_label')) {
-    # Columns: the place on the x axis, and a value of each series. The first three series are drawn in strong colors;
-    # three more, in pale ones, are what the first are compared with.
+    # Columns: the position on the x axis, and a value of each series. The first three series have strong colors; up
+    # to three more, with which they are compared, have pale ones.
     set border 3
     set xlabel x_label noenhanced
     set logscale y
     set yrange [*:*]
     colors = '#1f4e9e #d97706 #b91c1c #a9c1e8 #f6d29b #f0aaaa'
-    # The pale ones first, so that the strong ones lie on top.
+    # Pale series first, so that strong ones are on top.
     place(i) = (i + 2) % series + 1
     plot for [i=1:series] data using 1:place(i)+1 with lines linewidth 1.5 linecolor rgb word(colors, place(i)) \
          title columnheader(place(i)+1)

@@ -1,5 +1,5 @@
--- Inserts one plant, with about as many bytes as those of the load generator, and one of 70 tags.
--- The factor and the mask are those of xtask/src/bench/plants.rs.
+-- Inserts one plant of about as many bytes as those of the load generator, with one of 70 tags. The factor and the
+-- mask are those of xtask/src/bench/plants.rs.
 \set number :number + :clients
 \set own :number + :client_id
 \set id (:own * 679535556991) & 9007199254740991

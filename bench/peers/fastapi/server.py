@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-# Ids that every reader of JSON holds exactly.
+# Ids that every JSON reader represents exactly.
 SMALLEST_ID = -(2**53) + 1
 LARGEST_ID = 2**53 - 1
 
@@ -41,7 +41,7 @@ class CreatedPlant(BaseModel):
 
 
 class Failure(Exception):
-    """An answer that is none of the success that was asked for."""
+    """An answer other than success."""
 
     def __init__(self, status: int, error: int, message: str) -> None:
         self.status = status
@@ -55,10 +55,10 @@ class Failure(Exception):
 
 
 class Database(threading.local):
-    """A connection to SQLite for each thread that uses one."""
+    """One connection to SQLite per thread."""
 
     def __init__(self, path: Path) -> None:
-        # Each statement commits for itself.
+        # Each statement commits by itself.
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         # Every commit is synced, so that an answer means that the plant is on disk.
@@ -72,7 +72,7 @@ class Database(threading.local):
 
 def make_app(database: Database, token: str) -> FastAPI:
     expected_credentials = f"Bearer {token}".encode()
-    # SQLite has one writer at a time, and its own way of waiting for a turn sleeps too long.
+    # SQLite allows one writer at a time, and its own busy handler sleeps too long between tries.
     writing = threading.Lock()
 
     async def authorize(authorization: Annotated[str, Header()] = "") -> None:
@@ -94,7 +94,7 @@ def make_app(database: Database, token: str) -> FastAPI:
     async def answer_misdirected(request: Request, error: HTTPException) -> JSONResponse:
         return Failure(error.status_code, 4004, error.detail).answer()
 
-    # Not `async`: FastAPI runs it in a thread, and others go on while it waits for the disk.
+    # Not `async`, so FastAPI runs it in a thread, and serves others while it waits for the disk.
     @app.post("/plants", response_model_exclude_none=True)
     def create_plant(plant: Plant) -> CreatedPlant:
         with writing:
@@ -154,7 +154,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
     )
-    # Uvicorn stops on the signal, and then raises it once more.
+    # Uvicorn stops on the signal, and then raises the signal again.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     Server(config).run()
 

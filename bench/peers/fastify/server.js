@@ -24,7 +24,7 @@ const insert = database.prepare("INSERT INTO plants (id, name, tag) VALUES (?, ?
 const selectOne = database.prepare("SELECT id, name, tag FROM plants WHERE id = ?");
 const selectPage = database.prepare("SELECT id, name, tag FROM plants WHERE id > ? ORDER BY id LIMIT ?");
 
-// An id that JavaScript's numbers hold exactly.
+// An id that a JavaScript number represents exactly.
 const id = { type: "integer", minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 const text = { type: "string", minLength: 1, maxLength: 255 };
 const newPlant = {
@@ -32,7 +32,7 @@ const newPlant = {
   required: ["id", "name"],
   properties: { id, name: text, tag: { ...text, type: ["string", "null"] } },
 };
-// Answers have schemas too, which their serializers are compiled from.
+// Fastify compiles serializers from the schemas of answers.
 const answer = (properties) => ({ type: "object", properties });
 const answeredText = { type: "string" };
 const createdPlant = answer({ name: answeredText, tag: answeredText });

@@ -1,4 +1,4 @@
-"""Reads plants from NDJSON in batches, one for each transaction."""
+"""Reads plants from NDJSON, in one batch per transaction."""
 
 import itertools
 import json

@@ -11,7 +11,7 @@ from batches import batches
 PLANTS_IN_A_TRANSACTION = 1000
 
 file, path = sys.argv[1:]
-# Transactions begin and end where this program says so.
+# This program begins and ends transactions itself.
 database = sqlite3.connect(path, isolation_level=None)
 database.execute("PRAGMA journal_mode = WAL")
 # Every commit is synced, as plantd syncs each group of an import.

@@ -13,7 +13,7 @@ from batches import batches
 
 PLANTS_IN_A_TRANSACTION = 10_000
 
-# The tokenizer makes tokens of three characters, so shorter parts are looked for in all names.
+# The tokenizer makes tokens of three characters, so a shorter part is compared with all names.
 LONG = "SELECT rowid, name, tag FROM plants WHERE plants MATCH ? ORDER BY rowid LIMIT 100"
 SHORT = "SELECT rowid, name, tag FROM plants WHERE name LIKE ? ORDER BY rowid LIMIT 100"
 
