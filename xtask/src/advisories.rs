@@ -8,10 +8,10 @@ use anyhow::{Context as _, ensure};
 
 use crate::{cargo, packages};
 
-/// The variable from which `deny.toml` reads the folder of advisory databases.
+/// The environment variable from which `deny.toml` reads the folder of advisory databases.
 const DATABASES: &str = "PLANTD_ADVISORY_DATABASES";
 
-/// The folder in which cargo-deny keeps the database of RustSec.
+/// The name that cargo-deny gives to its copy of the RustSec database.
 const DATABASE: &str = "advisory-db-3157b0e258782691";
 
 pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
             place(copy, &databases.join(DATABASE))?;
         }
     }
-    // Brings the registry's word on yanked versions; with a lock file that fits, nothing else asks for it.
+    // Fetches which versions are yanked. With a lock file that fits, cargo asks the registry for nothing else.
     let mut update = cargo::command(&workspace.workspace_root);
     cargo::run(update.args(["update", "--dry-run", "--quiet"]))?;
     let mut check = deny()?;
@@ -39,12 +39,12 @@ pub(crate) fn run(copy: Option<&Path>) -> anyhow::Result<()> {
     )
 }
 
-/// Puts a link to a copy of the database where cargo-deny looks for the one that it fetched.
+/// Links a copy of the database to the place where cargo-deny expects the one that it fetches.
 fn place(copy: &Path, database: &Path) -> anyhow::Result<()> {
     ensure!(copy.join("crates").is_dir(), "{} is no advisory database", copy.display());
     let copy = copy.canonicalize()?;
     fs::create_dir_all(database.join(".git"))?;
-    // cargo-deny refuses a database that was not fetched for 90 days. The age of a copy is not known.
+    // cargo-deny refuses a database that was not fetched for 90 days. The age of this copy is unknown.
     File::create(database.join(".git/FETCH_HEAD"))?;
     symlink(copy.join("crates"), database.join("crates")).context("cannot link to the copy")
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`) starts programs (`program`), puts load on them
-//! (`load`) in rounds (`measure`), and writes tables and plots (`report`).
+//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`) starts programs (`program`),
+//! loads them (`load`) in rounds (`measure`), and writes tables and plots (`report`).
 
 mod backup;
 mod change;
@@ -40,7 +40,7 @@ pub(crate) enum Bench {
     PostgresMove,
 }
 
-/// Without a bench, plantd is measured next to a server that stores nothing, and to services on other frameworks.
+/// Without a bench, measures plantd next to a server that stores nothing and to services on other frameworks.
 pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<()> {
     let options = &Options::new(arguments)?;
     match bench {

@@ -1,4 +1,4 @@
-//! Runs cargo and other programs, without standard input, and shows each command line as a person would type it.
+//! Runs cargo and other programs without standard input, and prints each command line as a person would type it.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,12 +14,12 @@ pub(crate) fn workspace() -> anyhow::Result<Metadata> {
     metadata.context("cannot read the workspace; run this inside the plantd checkout")
 }
 
-/// A command of the cargo that runs xtask, so that `cargo +toolchain xtask` means that toolchain throughout.
+/// A command of the cargo that runs xtask, so that `cargo +toolchain xtask` uses that toolchain throughout.
 pub(crate) fn command(folder: impl AsRef<Path>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.current_dir(folder);
-    // Build scripts that read what cargo tells xtask about its own package would run again, and rebuild their crates.
+    // Without this, build scripts would see variables about xtask's own package, run again, and rebuild their crates.
     for (name, _) in env::vars_os() {
         let is_about_xtask =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
@@ -48,7 +48,6 @@ pub(crate) fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(stdout).with_context(|| format!("the output of `{line}` is not UTF-8"))
 }
 
-/// Prints the command line, and returns it.
 fn announce(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {

@@ -7,7 +7,7 @@ use cargo_metadata::Metadata;
 
 use crate::{cargo, invariants, module_cycles, packages};
 
-/// Runs every check, also after a failure, and then says what to do about each failure.
+/// Runs every check, even after a failure, and then says what to do about each failure.
 pub(crate) fn run() -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     let mut failures = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The checks that other tools make, each with what to do when it fails.
+/// The checks by other tools, each with what to do when it fails.
 fn commands(workspace: &Metadata) -> anyhow::Result<Vec<(Command, &'static str)>> {
     let cargo = |words: &str| {
         let mut command = cargo::command(&workspace.workspace_root);
@@ -35,7 +35,7 @@ fn commands(workspace: &Metadata) -> anyhow::Result<Vec<(Command, &'static str)>
     };
 
     let mut clippy = cargo("clippy --workspace --all-targets --all-features -- -D warnings");
-    // Nothing is linked here, so libFuzzer need not be compiled from its C++ source.
+    // Clippy links nothing, so libFuzzer need not be compiled from its C++ source.
     clippy.env("CUSTOM_LIBFUZZER_PATH", "./none.a");
 
     let mut doc = cargo("doc --no-deps --workspace");
@@ -49,7 +49,7 @@ fn commands(workspace: &Metadata) -> anyhow::Result<Vec<(Command, &'static str)>
         }
     }
 
-    // The newest advisories may fail any change at any time, so `cargo xtask advisories` reads them instead.
+    // New advisories could fail any change at any time, so `cargo xtask advisories` reads them instead.
     let mut deny = packages::cargo_deny(workspace)?;
     deny.args(["--all-features", "--locked", "check", "--deny", "warnings"]);
     deny.args(["bans", "licenses", "sources"]);

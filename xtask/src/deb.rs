@@ -1,5 +1,5 @@
-//! `cargo xtask deb`: the Debian package of a program that is built, by cargo-deb. `crates/plantd/Cargo.toml` says what is
-//! in the package.
+//! `cargo xtask deb`: makes the Debian package of a built program by cargo-deb. `crates/plantd/Cargo.toml` lists what
+//! is in the package.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf, absolute};
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// Makes a package for the tests, without spending time on compression.
+/// Makes a package for the tests, without time for compression.
 pub(crate) fn run(Arguments { program, version, output }: &Arguments) -> anyhow::Result<()> {
     make(&cargo::workspace()?, program, output, &["--fast", "--deb-version", version])
 }
@@ -38,7 +38,7 @@ pub(crate) fn install(workspace: &Metadata) -> anyhow::Result<PathBuf> {
     Ok(packages::CARGO_DEB.ensure(workspace)?.join("bin/cargo-deb").into())
 }
 
-/// Makes the package of a program with these options of cargo-deb. The output is a file, or the folder of a file that gets
+/// Makes the package of a program with these options of cargo-deb. The output is a file, or a folder for a file with
 /// the usual name.
 pub(crate) fn make(
     workspace: &Metadata,
@@ -48,7 +48,7 @@ pub(crate) fn make(
 ) -> anyhow::Result<()> {
     let mut deb = Command::new(install(workspace)?);
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    // cargo-deb looks for the program and the files made from it where a release build would put them.
+    // Where cargo-deb expects a release build of the program, and the files made from it.
     let built = folder.path().join("release");
     fs::create_dir(&built)?;
     fs::copy(program, built.join("plantd")).context("cannot copy the program")?;
@@ -63,7 +63,7 @@ pub(crate) fn make(
 pub(crate) fn write_manual(program: &Path, folder: &Path) -> anyhow::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     cargo::run(Command::new(program).arg("man").arg(&man))?;
-    // Without a name and a time, the same page always has the same bytes.
+    // Without a name and a time, the bytes depend on the page alone.
     let mut gzip = Command::new("gzip");
     gzip.args(["--no-name", "--best", "--recursive"]).arg(man);
     cargo::run(&mut gzip)?;
@@ -75,7 +75,7 @@ pub(crate) fn write_manual(program: &Path, folder: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The time of the last commit, in seconds since 1970, or 0 in sources without git: the time of all files that are made.
+/// The time of the last commit, in seconds since 1970, for all files that are made; 0 in sources without git.
 pub(crate) fn source_date(workspace: &Metadata) -> anyhow::Result<String> {
     if !workspace.workspace_root.join(".git").exists() {
         return Ok("0".to_owned());

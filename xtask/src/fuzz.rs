@@ -16,17 +16,17 @@ pub(crate) const NAME: &str = "fuzz";
 
 const INPUTS_FOR_EACH_TARGET: u64 = 100_000;
 
-/// The longest input, in bytes. In the targets for rows, one byte expands to much text, so longer inputs would find
-/// nothing more.
+/// The longest input, in bytes. Longer inputs would find nothing more: in the targets for rows, one byte expands to
+/// much text.
 const INPUT_MAX_BYTES: usize = 4096;
 
-/// An input that takes longer counts as a failure.
+/// An input that takes longer is a failure.
 const INPUT_TIMEOUT_SECONDS: u64 = 10;
 
 const BUILD: [&str; 4] = ["--profile", "fuzz", "--features", "libfuzzer"];
 
-/// Feeds each target that has a folder in `fuzz/corpus`, starting from the inputs there. A failing input is stored there
-/// too, so that the tests fail until the fault is fixed.
+/// Fuzzes each target that has a folder in `fuzz/corpus`, starting from the inputs there. A failing input is stored
+/// there too, so that the tests fail until the fault is fixed.
 pub(crate) fn run(workspace_root: &Path) -> anyhow::Result<(Figures, anyhow::Result<()>)> {
     tools::ensure(&[tools::CXX])?;
     let package = workspace_root.join("fuzz");

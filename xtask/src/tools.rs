@@ -1,4 +1,4 @@
-//! System programs that tests and benchmarks need beside the Rust toolchain.
+//! System programs that tests and benchmarks need besides the Rust toolchain.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ use anyhow::{Context as _, bail};
 
 use crate::cargo;
 
-/// A program, the Debian package that contains it, and a command that fails if the installed program is not
-/// suitable.
+/// A program, its Debian package, and a command that fails if the installed program is unsuitable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     program: &'static str,
@@ -45,7 +44,7 @@ pub(crate) const DPKG_SHLIBDEPS: Tool = tool("dpkg-shlibdeps", "dpkg-dev");
 pub(crate) const STRIP: Tool = tool("strip", "binutils");
 pub(crate) const GNUPLOT: Tool = tool("gnuplot", "gnuplot-nox");
 
-/// CPython 3.11 or newer with `venv`. pyenv puts a `python3` into the PATH that may run no version at all.
+/// CPython 3.11 or newer with `venv`. The `python3` of pyenv may run no version at all.
 pub(crate) const PYTHON: Tool = Tool {
     program: "python3",
     debian_package: "python3-venv",
@@ -59,10 +58,10 @@ pub(crate) const NODE: Tool = Tool {
     proof: &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
 };
 
-/// The folders of administrators' programs, which are not in every PATH.
+/// Folders of administrators' programs. Not every PATH has them.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
 
-/// Ensures that `tools` are installed: installs missing ones, or says what to install.
+/// Installs missing tools, or says what to install.
 pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     let missing = || tools.iter().filter(|tool| locate(tool).is_none());
     let packages: Vec<&str> = missing().map(|tool| tool.debian_package).collect();
@@ -105,7 +104,7 @@ pub(crate) fn runs(program: &Path, arguments: &[&str]) -> bool {
 
 fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
-    // sudo clears the environment, and `env` sets the variable behind it.
+    // sudo clears the environment, so `env` sets the variable after it.
     let mut command = Command::new(if is_root { "env" } else { "sudo" });
     command.args(if is_root { &[][..] } else { &["-n", "env"] });
     cargo::run(command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(arguments))

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: the long form of the tests of the product's promises, and a table of their figures.
+//! `cargo xtask torture`: the long form of the tests of plantd's promises, and a table of their figures.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub(crate) fn parts() -> Vec<&'static str> {
     modules.chain([fuzz::NAME]).collect()
 }
 
-/// A row of the table, and a line of the file that the tests write.
+/// A row of the table, written by tests as a line of a file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) test: String,
@@ -37,7 +37,7 @@ pub(crate) fn run(named: &[String]) -> anyhow::Result<()> {
     }
     if modules.len() < parts.len() {
         let fuzzed = fuzz::run(workspace.workspace_root.as_std_path());
-        // The tests took long, so their figures are printed even if the fuzzer fails.
+        // The tests take long, so their figures are printed even if the fuzzer fails.
         outcome = outcome.and(fuzzed.and_then(|(of_fuzzer, outcome)| {
             figures.push(of_fuzzer);
             outcome
@@ -47,7 +47,7 @@ pub(crate) fn run(named: &[String]) -> anyhow::Result<()> {
     outcome
 }
 
-/// Runs the tests of modules one after the other, on a release build. Their figures count even if one fails.
+/// Runs the tests of modules one after the other on a release build. Their figures count even if one fails.
 fn run_tests(
     workspace: &Metadata,
     modules: &[&str],
@@ -57,7 +57,7 @@ fn run_tests(
     let path = folder.path().join("figures");
     let words = ["test", "--release", "--package", "plantd-tests", "--test", "torture", "--"];
     let test = || cargo::command(&workspace.workspace_root);
-    // An exact list, because the name of a module also selects the modules that contain the name.
+    // Exact names, because the name of a module would also select the modules whose names contain it.
     let list = cargo::run_for_output(test().args(words).arg("--list"))?;
     let mut test = test();
     test.args(words).env("TORTURE_LONG", "1").env("TORTURE_FIGURES", &path);
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_the_tests_of_one_module_and_not_of_those_whose_names_contain_its_name() {
+    fn a_part_has_the_tests_of_one_module_and_not_of_modules_whose_names_contain_its_name() {
         assert!(parts().contains(&"kill") && parts().contains(&"fuzz"), "{:?}", parts());
         let list = "disks::faults::a: test\nfaults::b: test\nkill::d: test\n\n3 tests\n";
         assert_eq!(tests_of(&["faults", "kill"], list), ["faults::b", "kill::d"]);
     }
 
     #[test]
-    fn figures_become_a_row_with_the_command_that_makes_them_again() {
+    fn figures_become_a_row_with_the_command_that_repeats_the_test() {
         let line = r#"{"test":"kill","promise":"p","disturbances":"10 kills","losses":"0 of 9","details":"d"}"#;
         let table = table(&[serde_json::from_str(line).unwrap()]);
         assert_eq!(

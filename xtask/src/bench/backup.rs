@@ -1,5 +1,5 @@
-//! `cargo xtask bench backup`: what backups and restores of ten million plants cost, and what backups cost those that create
-//! plants.
+//! `cargo xtask bench backup`: the cost of backups and restores of ten million plants, and what backups cost clients
+//! that create plants.
 
 use std::cell::RefCell;
 use std::fs;
@@ -34,7 +34,7 @@ const CP: &str = "cp and sync of a stopped folder";
 const SQLITE: &str = "SQLite .backup";
 const SERVER: &str = "server";
 
-/// The moments of a server whose memory is in the table. It is the most since the start of the server.
+/// The moments at which the table shows the server's peak memory since its start.
 const BEFORE_BACKUP: &str = "at rest, before the backup";
 const AFTER_BACKUP: &str = "after the backup";
 const RESTORED: &str = "ready on the restored folder";
@@ -43,7 +43,7 @@ const ALONE: &str = "no backup";
 const BACKED_UP: &str = "during backups";
 const BACKUPS: &str = "backups";
 
-/// More rounds of what takes many seconds say little.
+/// Further rounds of long measurements add little.
 const LONG_ROUNDS_MAX: usize = 3;
 
 /// How often the memory of a command is read.
@@ -64,7 +64,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         programs[0].rest()?;
         output(&mut client(plantd, "backup", backup, &programs[0]))
     })?;
-    // In the order of ids, so that SQLite does not insert all over its table.
+    // Ordered by id, so that SQLite appends instead of inserting all over its table.
     let mut ids: Vec<u64> = (1..=plants).map(scattered).collect();
     ids.sort_unstable();
     write_file(&file, ids.into_iter())?;
@@ -179,7 +179,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     publish(options, "backup", &text)
 }
 
-/// The medians of a step, whose count is of bytes. What was not measured stays empty.
+/// The medians of a step that counts bytes. What was not measured stays empty.
 fn row(results: &Results, Series { workload, program, .. }: &Series) -> Vec<String> {
     let measured = |value: f64| (value > 0.0).then_some(value);
     let value = |value: fn(&Measurement) -> Option<f64>, decimals| {
@@ -195,8 +195,8 @@ fn row(results: &Results, Series { workload, program, .. }: &Series) -> Vec<Stri
     ]
 }
 
-/// Measures a load while `plantd backup` runs over and over, from before the warm-up until after the last response. The second
-/// measurement counts these backups.
+/// Measures a load while `plantd backup` runs over and over, from before the warm-up until after the last response.
+/// The second measurement is that of the backups.
 fn measure_during_backups(
     plantd: &Contender,
     load: Load,
@@ -207,7 +207,7 @@ fn measure_during_backups(
     thread::scope(|scope| {
         let backing_up = scope.spawn(|| {
             let (start, mut count) = (Instant::now(), 0);
-            // A backup that fails ends them, and fails the bench.
+            // A failed backup ends the loop, and fails the bench.
             while !is_over.load(Ordering::Relaxed) {
                 output(&mut client(plantd, "backup", file, &programs[0]))?;
                 count += 1;
@@ -223,7 +223,7 @@ fn measure_during_backups(
     })
 }
 
-/// Runs a command of plantd, which must name the number of plants in the end.
+/// Runs a command of plantd, which must print the number of plants at its end.
 fn command(command: &mut Command, plants: u64) -> anyhow::Result<Measurement> {
     let (measurement, said) = watch(command)?;
     let named = format!("{} plant", number(plants as f64, 0));
@@ -231,14 +231,14 @@ fn command(command: &mut Command, plants: u64) -> anyhow::Result<Measurement> {
     Ok(measurement)
 }
 
-/// Runs a command to its end, and returns its duration, the most memory that it has had, and what it printed.
+/// Runs a command to its end. Returns its duration, its peak memory, and what it printed.
 fn watch(command: &mut Command) -> anyhow::Result<(Measurement, String)> {
     let start = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let mut memory = None;
     while child.try_wait()?.is_none() {
-        // A process that has just ended has no memory any more.
+        // A process that has just ended has no memory.
         memory = memory_mb(child.id()).ok().or(memory);
         thread::sleep(MEMORY_PAUSE);
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench change --before PROGRAM`: whether a change has made plantd slower. Only the two builds take part, in many
-//! rounds, because a difference of a few percent is less than what a machine varies from one moment to the next.
+//! `cargo xtask bench change --before PROGRAM`: whether a change has made plantd slower. Measures only the two
+//! builds, in many rounds, because a machine varies by more than a few percent from one moment to the next.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench followers`: what clients that follow events cost those that create plants, and how soon they see
-//! an event.
+//! `cargo xtask bench followers`: what clients that follow events cost clients that create plants, and how soon they
+//! see an event.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -25,11 +25,11 @@ use super::report::{claims, machine, measurements, publish};
 /// The number of followers in the claim about creates.
 const BUSY: usize = 10;
 
-/// The number of followers whose memory is measured while no event comes. The crowd is this many and [`BUSY`] more, and
-/// does get events.
+/// The number of followers whose memory is measured while no events come. The crowd, which gets events, has [`BUSY`]
+/// more.
 const WAITING: usize = 2_000;
 
-/// Room for all of them.
+/// Room for all followers.
 const MAX_FOLLOWERS: &str = "4096";
 
 const ALONE: &str = "no followers";
@@ -45,10 +45,10 @@ const MEMORY: &str = "memory of 2,000 followers that wait";
 /// How long the followers may take to see everything after the load.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The beginning of a line with the cursor of an event or a bookmark, and the line end before it.
+/// The beginning of the line with the cursor of an event or a bookmark, with the line end before it.
 const ID_LINE: &[u8] = b"\nid: ";
 
-/// How many bytes of a stream are enough to have a whole event.
+/// How many bytes of a stream always have a whole event.
 const KEPT_BYTES: usize = 512;
 
 /// The pause between two creates whose events are timed.
@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             serve(&contender, 1, folder, |programs| {
                 let followers = Followers::start(programs[0].address, count)?;
                 let measurement = load.measure(programs)?;
-                // A crowd gets events more slowly than they come.
+                // Events come faster than a crowd gets them.
                 if count > BUSY {
                     followers.leave_after(0)?
                 } else {
@@ -118,7 +118,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             results.values(MEMORY, IDLE, each),
         ),
     ];
-    // The memory is in the claims. There is no rate and no latency for a row among the measurements.
+    // The claims show the memory. It has no rate or latency for a row among the measurements.
     results.0.retain(|series| series.workload != MEMORY);
     let text = format!(
         "{}. Each follower reads Server-Sent Events over a connection of its own.\n\n{}\n{}",
@@ -129,7 +129,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     publish(options, "followers", &text)
 }
 
-/// Creates plants under a load, one after the other, and times how long after the answer the event of each comes.
+/// Creates plants one after the other under a load, and times how long after the answer each event arrives.
 fn time_events(load: &Load, programs: &[Program], followers: usize) -> anyhow::Result<Measurement> {
     let address = programs[0].address;
     let followers = Followers::start(address, followers)?;
@@ -145,13 +145,13 @@ fn time_events(load: &Load, programs: &[Program], followers: usize) -> anyhow::R
     let mut latencies = Vec::with_capacity(answered.len());
     for (id, answered) in &answered {
         let seen = seen.get(id).with_context(|| format!("no event of plant {id} was seen"))?;
-        // The event may be there before the answer.
+        // The event may arrive before the answer.
         latencies.push(seen.saturating_duration_since(*answered));
     }
     Ok(Measurement::of(latencies, load.duration))
 }
 
-/// Creates plants with the ids -1, -2 and so on, and returns when each was answered.
+/// Creates plants with the ids -1, -2 and so on. Returns when each was answered.
 fn create_samples(
     address: SocketAddr,
     is_over: &AtomicBool,
@@ -173,10 +173,10 @@ fn create_samples(
     Ok(answered)
 }
 
-/// When the events of plants with negative ids came.
+/// When the events of plants with negative ids arrived.
 type Seen = HashMap<i64, Instant>;
 
-/// Clients that follow all events from now on, on one thread.
+/// Clients on one thread that follow all events from now on.
 struct Followers {
     thread: JoinHandle<anyhow::Result<Seen>>,
     address: SocketAddr,
@@ -185,7 +185,7 @@ struct Followers {
 }
 
 impl Followers {
-    /// Connects this many, and waits until all of them follow.
+    /// Connects this many followers, and waits until all follow.
     fn start(address: SocketAddr, count: usize) -> anyhow::Result<Self> {
         let streams = (0..count).map(|_| FollowedStream::open(address));
         let streams = streams.collect::<anyhow::Result<Vec<_>>>()?;
@@ -194,7 +194,7 @@ impl Followers {
         Ok(Self { thread: thread::spawn(move || follow(streams, &until)), address, last })
     }
 
-    /// Waits until all have seen what there is, and returns what the first one has seen.
+    /// Waits until all have seen the newest event. Returns what the first follower has seen.
     fn end(self) -> anyhow::Result<Seen> {
         let newest = newest_event(self.address)?;
         self.leave_after(newest)
@@ -215,7 +215,7 @@ fn newest_event(address: SocketAddr) -> anyhow::Result<u64> {
     number_after(&client.received, b"/events?after=").context("no link to the next events")
 }
 
-/// The number behind the last place with these bytes.
+/// The number after the last occurrence of these bytes.
 fn number_after(bytes: &[u8], place: &[u8]) -> Option<u64> {
     let found = bytes.windows(place.len()).rposition(|window| window == place)?;
     let number = &bytes[found + place.len()..];
@@ -255,12 +255,12 @@ struct FollowedStream {
     socket: TcpStream,
     /// The number of the last event.
     last: u64,
-    /// The newest bytes.
+    /// The newest bytes of the stream.
     end: Vec<u8>,
 }
 
 impl FollowedStream {
-    /// Requests the events from now on, and reads up to the bookmark at the beginning.
+    /// Requests the events from now on, and reads up to the first bookmark.
     fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let mut socket = TcpStream::connect(address).context("cannot connect")?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -278,7 +278,7 @@ impl FollowedStream {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        // Of many bytes, the end is enough to know how far the stream has come.
+        // The last bytes are enough to know how far the stream has come.
         self.end.drain(..self.end.len().saturating_sub(KEPT_BYTES));
         self.end.extend_from_slice(bytes);
         let newest = &self.end[self.end.len().saturating_sub(KEPT_BYTES)..];
@@ -287,7 +287,8 @@ impl FollowedStream {
         }
     }
 
-    /// Notes the events of plants with negative ids among the last bytes, and in what came before them.
+    /// Records events of plants with negative ids in the newest bytes; the first of them may complete an earlier
+    /// part.
     fn note_samples(&self, bytes: usize, seen: &mut Seen) {
         const ID: &[u8] = b"\"id\":-";
         let now = Instant::now();

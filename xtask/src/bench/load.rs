@@ -1,8 +1,8 @@
 //! The load generator: requests over many keep-alive connections, on two threads.
 //!
-//! Without a rate it is a closed loop: each connection sends its next request when the response has come. With a rate
-//! it is an open loop: requests are due on a schedule, and a latency counts from the moment a request was due, so that
-//! a slow response cannot hide the delay of the requests behind it (coordinated omission).
+//! Without a rate, the load is a closed loop: each connection sends its next request after the response. With a rate,
+//! it is an open loop: requests are due on a schedule, and latencies count from the moment a request was due, so that
+//! a slow response cannot hide the delay of later requests (coordinated omission).
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -22,12 +22,12 @@ use super::program::{Contender, Program, TOKEN, copy_data, serve};
 
 pub(super) const CONNECTIONS: usize = 64;
 
-/// How many threads send; each has its share of the connections.
+/// The number of sending threads, which share the connections.
 const THREADS: usize = 2;
 
 pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Long enough that a slow disk is a latency, not an error: Fastify reads many requests of one connection in a row.
+/// So long that a slow disk causes latencies, not errors: Fastify reads many requests of one connection in a row.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Load {
     pub(super) duration: Duration,
     /// Requests per second of an open loop.
     pub(super) rate: Option<f64>,
-    /// Reads and lists pick among the plants with the numbers 1 to `stored`.
+    /// Reads and lists choose among the plants with the numbers 1 to `stored`.
     pub(super) stored: u64,
     /// The load also ends when this many plants have been created.
     pub(super) plants_max: u64,
@@ -64,7 +64,7 @@ impl Load {
         Self { request, connections, duration, rate: None, stored: 0, plants_max }
     }
 
-    /// Measures the load on a new process, which begins with a copy of a store.
+    /// Measures the load on a new process that begins with a copy of a store.
     pub(super) fn entry<'a>(
         self,
         workload: &'static str,
@@ -81,7 +81,7 @@ impl Load {
         Entry::new(workload, server.name, measure)
     }
 
-    /// Runs the load after a closed loop as a warm-up, on programs that have only the stored plants.
+    /// Runs the load after a warm-up as a closed loop, on programs that have only the stored plants.
     pub(super) fn measure(&self, programs: &[Program]) -> anyhow::Result<Measurement> {
         let created = AtomicU64::new(self.stored);
         if self.request == Request::List {
@@ -100,7 +100,7 @@ impl Load {
         let addresses: Vec<_> = programs.iter().map(|program| program.address).collect();
         let start = Instant::now();
         let latencies = self.latencies(&addresses, created)?.concat();
-        // Every response counts, in all the time until the last one.
+        // Counts every response and all the time until the last one.
         let measurement = Measurement::of(latencies, start.elapsed());
         ensure!(measurement.count > 0, "no request was sent: measure for longer");
         let (reached, rate) = (measurement.per_s(), self.rate.unwrap_or(0.0));
@@ -111,9 +111,9 @@ impl Load {
         Ok(measurement)
     }
 
-    /// Sends requests to servers that do the same; the connections are spread over them. Fails unless every response
-    /// has a 2xx status. `created` counts the plants, and each new plant has the next number. Returns the latencies of
-    /// the responses in each second.
+    /// Sends requests to equivalent servers, over which the connections are spread. Fails unless every response has a
+    /// 2xx status. `created` counts the plants and numbers the new ones. Returns the latencies of the responses in
+    /// each second.
     pub(super) fn latencies(
         &self,
         servers: &[SocketAddr],
@@ -143,7 +143,7 @@ impl Load {
         })
     }
 
-    /// Sends the requests of one of the threads.
+    /// Sends the requests of one thread.
     fn drive(
         &self,
         mut clients: Vec<Client>,
@@ -172,7 +172,7 @@ impl Load {
                     wait = due - now;
                     break;
                 }
-                // A number is taken only for a request that is sent.
+                // Only a request that is sent may take a number.
                 let request =
                     is_before_end.then(|| self.next_request(&mut random, created)).flatten();
                 is_over = request.is_none();
@@ -185,7 +185,7 @@ impl Load {
             if is_over && idle.len() == clients.len() {
                 return Ok(seconds);
             }
-            // Nanoseconds count in this timeout, because rustix has `epoll_pwait2`.
+            // The timeout has nanoseconds, because rustix calls `epoll_pwait2`.
             epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?))?;
             let is_late = events.is_empty() && wait == RESPONSE_TIMEOUT;
             ensure!(!is_late, "no response in {RESPONSE_TIMEOUT:?}");
@@ -236,7 +236,7 @@ fn of_second(seconds: &mut Vec<Vec<Duration>>, second: usize) -> &mut Vec<Durati
     &mut seconds[second]
 }
 
-/// Fails unless a list has 100 plants, before thousands like it are only counted.
+/// Fails unless a list has 100 plants. Later responses are only counted.
 fn check_list(server: SocketAddr) -> anyhow::Result<()> {
     let mut client = Client::connect(server)?;
     client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
@@ -246,12 +246,12 @@ fn check_list(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A connection with at most one request under way. Its socket blocks, but a load reads it only when it has bytes.
+/// A connection with at most one outstanding request. Its socket blocks, but a load reads it only when it has bytes.
 pub(super) struct Client {
     stream: TcpStream,
     /// When the request was due.
     due: Instant,
-    /// What has come of the last response.
+    /// The bytes of the last response so far.
     pub(super) received: Vec<u8>,
 }
 
@@ -269,7 +269,7 @@ impl Client {
         self.stream.write_all(request.as_bytes()).context("cannot send a request")
     }
 
-    /// Reads what has come, and returns whether the response is complete. Fails unless its status is 2xx.
+    /// Reads what has arrived. Returns whether the response is complete. Fails unless its status is 2xx.
     pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
         let mut chunk = [0; 16 * 1024];
         let length = self.stream.read(&mut chunk).context("cannot read a response")?;

@@ -13,9 +13,9 @@ pub(super) struct Measurement {
     /// Requests, plants, starts or bytes.
     pub(super) count: u64,
     pub(super) seconds: f64,
-    /// The 50th, 99th and 99.9th percentile and the longest, if latencies were measured.
+    /// The 50th, 99th and 99.9th percentile and the maximum, if latencies were measured.
     pub(super) latency_ms: Option<[f64; 4]>,
-    /// The most memory that the process has had, if it was measured.
+    /// The peak memory of the process, if it was measured.
     pub(super) memory_mb: Option<f64>,
 }
 
@@ -69,9 +69,9 @@ pub(super) struct Series {
 pub(super) struct Results(pub(super) Vec<Series>);
 
 impl Results {
-    /// Carries out all entries in each round. Those of one workload are neighbors: they are compared, so they run one right
-    /// after the other. Each round begins with another of them, because the first meets a cooler machine and an emptier
-    /// disk queue.
+    /// Carries out all entries in each round. Entries of one workload run one right after the other, because they are
+    /// compared. Each round begins with another of them, because the first meets a cooler machine and an emptier disk
+    /// queue.
     pub(super) fn measure(
         &mut self,
         options: &Options,
@@ -106,7 +106,7 @@ impl Results {
         }
     }
 
-    /// A value of each round; none if this was not measured.
+    /// The values of all rounds, without those that were not measured.
     pub(super) fn values(
         &self,
         workload: &str,
@@ -122,7 +122,7 @@ impl Results {
         self.values(workload, program, |measurement| Some(measurement.per_s()))
     }
 
-    /// A latency of each round, by its place in [`Measurement::latency_ms`].
+    /// The latencies of all rounds, by the index in [`Measurement::latency_ms`].
     pub(super) fn latencies(&self, workload: &str, program: &str, percentile: usize) -> Vec<f64> {
         self.values(workload, program, |measurement| Some(measurement.latency_ms?[percentile]))
     }
@@ -146,12 +146,12 @@ fn rotated<T>(entries: &[T], round: usize) -> impl Iterator<Item = &T> {
 pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
     let (min, max) = (*values.first()?, *values.last()?);
-    // Both are the same if the number of values is odd.
+    // Both are the same for an odd number of values.
     let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     Some([f64::midpoint(lower, upper), min, max])
 }
 
-/// The goal for a median, and the aim beyond this goal, if there is one.
+/// The goal for a median, and an optional more ambitious aim.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     AtLeast(f64, Option<f64>),
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_sorted_latencies() {
+    fn percentiles_are_those_of_the_sorted_latencies() {
         let of = |latencies| Measurement::of(latencies, Duration::from_secs(1)).latency_ms;
         let latencies = (1..=1_000).rev().map(Duration::from_millis).collect();
         assert_eq!(of(latencies), Some([500.0, 990.0, 999.0, 1_000.0]));

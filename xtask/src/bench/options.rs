@@ -37,7 +37,7 @@ pub(super) struct Options {
     pub(super) duration: Duration,
     pub(super) workspace: Metadata,
     pub(super) before: Option<PathBuf>,
-    /// `target/bench`, on the disk of the checkout; a temporary folder of the system may be in memory.
+    /// `target/bench`, on the disk of the checkout, since the system's temporary folder may be in memory.
     pub(super) folder: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl Options {
     pub(super) fn new(arguments: Arguments) -> anyhow::Result<Self> {
         let workspace = cargo::workspace()?;
         let folder = workspace.target_directory.join("bench").into_std_path_buf();
-        // An interrupted bench leaves its folders there.
+        // An interrupted bench leaves its folders behind.
         drop(fs::remove_dir_all(&folder));
         fs::create_dir_all(&folder).context("cannot make target/bench")?;
         let (rounds, duration) =

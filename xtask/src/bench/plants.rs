@@ -1,4 +1,4 @@
-//! The plants of every load: a name of genus and epithet, and one of 70 families as the tag, derived from the id.
+//! The plants of every load, derived from their ids: a name of genus and epithet, and one of 70 families as the tag.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 
 use anyhow::Context as _;
 
-/// Ids have 53 bits, so that every JSON reader holds them exactly.
+/// Ids have 53 bits, so that every JSON reader represents them exactly.
 const ID_MASK: u64 = (1 << 53) - 1;
 
-/// Odd, so that no two numbers have the same id. It has 40 bits, so that PostgreSQL, whose integers must not
-/// overflow, can multiply it by numbers of 23 bits; the scripts in bench/pgbench do.
+/// Odd, so that no two numbers have the same id. 40 bits, so that PostgreSQL can multiply it by numbers of 23 bits
+/// without overflow; the scripts in bench/pgbench do.
 const ID_FACTOR: u64 = 679_535_556_991;
 
-/// The id of the plant with a number, anywhere below 2^53.
+/// The id of the plant with this number: below 2^53, in no order.
 pub(super) fn scattered(number: u64) -> u64 {
     number.wrapping_mul(ID_FACTOR) & ID_MASK
 }

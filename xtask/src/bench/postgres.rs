@@ -33,7 +33,7 @@ const SETTINGS: &str = "SELECT string_agg(format('`%s` %s', name, current_settin
     FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'max_connections', 'max_wal_size', 'shared_buffers', \
     'synchronous_commit', 'wal_sync_method')";
 
-/// A PostgreSQL on a new folder, which is gone when this is dropped, and plantd for it.
+/// A PostgreSQL server on a new folder, removed when this is dropped, and plantd for it.
 pub(super) struct Server<'a> {
     options: &'a Options,
     cluster: Cluster,
@@ -47,7 +47,7 @@ impl<'a> Server<'a> {
     pub(super) fn start(options: &'a Options) -> anyhow::Result<Self> {
         tools::ensure(&[tools::POSTGRESQL])?;
         let plantd = build(&options.workspace, PLANTD_BUILD)?;
-        // As PostgreSQL sets them by itself.
+        // The defaults of PostgreSQL.
         let settings = [("max_connections", "100"), ("shared_buffers", "128MB")];
         let cluster = Cluster::start_with(&settings);
         let mut stat = Command::new("stat");
@@ -73,8 +73,8 @@ impl<'a> Server<'a> {
         self.plantd.with(&["--postgres", &self.cluster.url(), "--postgres-schema", schema])
     }
 
-    /// Measures a workload after a checkpoint, so that no older data is written during the measurement. Creates get new
-    /// tables, which must have all acknowledged plants in the end.
+    /// Measures a workload after a checkpoint, so that no older data is written during the measurement. Creates begin
+    /// with new tables, which must have all acknowledged plants afterwards.
     fn entry(
         &'a self,
         workload: &'static str,
@@ -115,7 +115,7 @@ impl<'a> Server<'a> {
             output(command.arg(self.cluster.url()))
         };
         run(0, WARM_UP).context("the warm-up failed")?;
-        // A number that the warm-up does not reach.
+        // A number beyond those of the warm-up.
         let stdout = run(1_000_000, self.options.duration)?;
         let value = |name: &str| {
             let value = stdout.lines().find_map(|line| line.strip_prefix(name)?.split(' ').next());
@@ -138,7 +138,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let file = material.path().join("plants.ndjson");
     write_file(&file, (1..=stored).map(scattered))?;
     transfer(&server.plantd("stored"), material.path(), "import", &file, stored)?;
-    // Otherwise autovacuum would do both during a measurement.
+    // Autovacuum would otherwise do both during a measurement.
     server.query("VACUUM ANALYZE stored.plants")?;
 
     let server = &server;
@@ -178,8 +178,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     publish(options, "postgres", &text)
 }
 
-/// Moves plants from a data folder into PostgreSQL and back into a folder, by import and export alone, and fails
-/// unless all exports are the same.
+/// Moves plants from a data folder into PostgreSQL and back, only by import and export. Fails unless all exports are
+/// the same.
 pub(super) fn run_move(options: &Options) -> anyhow::Result<()> {
     let server = Server::start(options)?;
     let plants = options.plants(1_000_000);

@@ -22,19 +22,19 @@ pub(super) const CEILING: &str = "ceiling";
 pub(super) const BARE: &str = "bare";
 pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
 
-/// The servers run for the bench alone, on addresses that no other machine reaches.
+/// A fixed token, because no other machine can reach the servers.
 pub(super) const TOKEN: &str = "token-of-the-bench";
 
 /// How long a program may take to get ready, and to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server that takes `--listen` and `--data`, and its token from `PLANTD_TOKEN`, as plantd does. When it is ready,
-/// it prints `NAME listening on http://ADDRESS:PORT`.
+/// A server that takes `--listen` and `--data`, and its token from `PLANTD_TOKEN`, as plantd does. When ready, it
+/// prints `NAME listening on http://ADDRESS:PORT`.
 #[derive(Debug, Clone)]
 pub(super) struct Contender {
-    /// As tables show it.
+    /// Its name in tables.
     pub(super) name: &'static str,
-    /// The executable, and what precedes those options.
+    /// The executable, and the arguments before those options.
     pub(super) command: Vec<String>,
 }
 
@@ -46,11 +46,11 @@ impl Contender {
 }
 
 pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
-/// Built separately: Cargo unifies features, and would build plantd with those that the examples ask for.
+/// A separate build: in one build, Cargo would unify features, and give plantd those of the examples.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
 pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
 
-/// plantd, and the older one at the path `before`.
+/// plantd, and an older build at the path `before`.
 pub(super) fn plantds(
     workspace: &Metadata,
     before: Option<&PathBuf>,
@@ -63,7 +63,7 @@ pub(super) fn plantds(
     Ok(plantds)
 }
 
-/// Builds the program that the last argument names, as users get it.
+/// Builds the program named by the last argument, as users get it.
 pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Result<Contender> {
     let mut command = cargo::command(&workspace.workspace_root);
     cargo::run(command.args(["build", "--release"]).args(arguments.split(' ')))?;
@@ -73,11 +73,11 @@ pub(super) fn build(workspace: &Metadata, arguments: &'static str) -> anyhow::Re
     Ok(Contender { name, command })
 }
 
-/// Services with the same contract on other frameworks, which bench/peers has.
+/// The services in bench/peers: the same API on other frameworks.
 pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
     tools::ensure(&[tools::NODE, tools::NPM, tools::CXX, tools::MAKE, tools::PYTHON])?;
     let fastify = packages::FASTIFY.ensure(workspace)?;
-    // Node looks for packages only in the folders above a module.
+    // Node finds packages only in folders above a module.
     let server = fastify.join("server.js");
     fs::copy(packages::FASTIFY.sources(workspace).join("server.js"), &server)?;
     let node = fastify.join("node_modules/.bin/node");
@@ -95,7 +95,7 @@ pub(super) fn peers(workspace: &Metadata) -> anyhow::Result<[Contender; 2]> {
 pub(super) struct Program {
     child: Child,
     pub(super) address: SocketAddr,
-    /// From the start of the process to the line that says it is ready.
+    /// The time from the start of the process to its line that it is ready.
     pub(super) ready_after: Duration,
 }
 
@@ -103,16 +103,16 @@ impl Program {
     /// Starts a program on the folder `data`, with its log beside this folder, and waits until it is ready.
     pub(super) fn start(contender: &Contender, data: &Path) -> anyhow::Result<Self> {
         let start = Instant::now();
-        // The program ends with the bench, however that ends.
+        // setpriv ends the program with the bench, however the bench ends.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .args(&contender.command)
             .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(data)
-            // Only the token is set, so that the defaults are measured.
+            // Nothing but the token is set, so the defaults are measured.
             .env_clear()
             .env("PLANTD_TOKEN", TOKEN)
-            // Its log would be written request by request.
+            // The ceiling would write each line of its log by itself.
             .envs((contender.name == CEILING).then_some(("RUST_LOG", "off")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -121,7 +121,7 @@ impl Program {
             .context("cannot run setpriv")?;
         let unknown = SocketAddr::from(([0; 4], 0));
         let mut program = Self { child, address: unknown, ready_after: Duration::ZERO };
-        // Stays open, so that a further line does not end the program.
+        // Standard output stays open, so that a further line does not end the program.
         let stdout = program.child.stdout.as_mut().context("no stdout")?;
         let mut readable = [PollFd::new(stdout, PollFlags::IN)];
         ensure!(
@@ -170,7 +170,7 @@ impl Program {
         Err(anyhow!("it still compacts after {PATIENCE:?}"))
     }
 
-    /// How much processor time it has used, in ticks of 10 ms.
+    /// Its processor time, in ticks of 10 ms.
     fn processor_ticks(&self) -> anyhow::Result<u64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name of the program, in parentheses, may have spaces. `utime` and `stime` are the fields 14 and 15 (proc(5)).
@@ -179,7 +179,7 @@ impl Program {
         Ok(ticks.sum::<Result<u64, _>>()?)
     }
 
-    /// The most memory that it has had.
+    /// Its peak memory.
     pub(super) fn memory_mb(&self) -> anyhow::Result<f64> {
         memory_mb(self.child.id())
     }
@@ -193,7 +193,7 @@ impl Drop for Program {
     }
 }
 
-/// The most memory that a running process has had.
+/// The peak memory of a running process.
 pub(super) fn memory_mb(process: u32) -> anyhow::Result<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -202,7 +202,7 @@ pub(super) fn memory_mb(process: u32) -> anyhow::Result<f64> {
     Ok(kibibytes.parse::<f64>()? * 1_024.0 / 1_000_000.0)
 }
 
-/// Starts this many of a program, each with a data folder in `folder`, works with them, and stops them.
+/// Starts this many processes of a program, each with a data folder in `folder`, works with them, and stops them.
 pub(super) fn serve<T>(
     contender: &Contender,
     count: usize,
@@ -224,7 +224,7 @@ pub(super) fn serve<T>(
     })
 }
 
-/// Copies the data of a program that has stopped, and waits until the disk has them. The ceiling has none.
+/// Copies the data of a stopped program, and waits until the copy is on disk. The ceiling has no data.
 pub(super) fn copy_data(from: &Path, to: &Path) -> anyhow::Result<()> {
     let data = from.join("data-0");
     if data.exists() {
@@ -234,7 +234,8 @@ pub(super) fn copy_data(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts plantd in `folder`, and runs `plantd import FILE` or `plantd export FILE` of this many plants, as a user does.
+/// Starts plantd in `folder`, and runs `plantd import FILE` or `plantd export FILE` with this many plants, as a user
+/// does.
 pub(super) fn transfer(
     plantd: &Contender,
     folder: &Path,

@@ -20,7 +20,7 @@ pub(super) fn machine() -> anyhow::Result<String> {
     Ok(format!("{cores} cores of {model}, Linux {}", kernel.trim()))
 }
 
-/// A table whose first `text_columns` columns are text; the others are numbers. Without rows, nothing.
+/// A table whose first `text_columns` columns are text; the others are numbers. Empty without rows.
 pub(super) fn table(head: &[&str], text_columns: usize, mut rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
@@ -62,13 +62,13 @@ pub(super) fn median(values: Vec<f64>, decimals: usize) -> String {
     spread(values).map(|[median, ..]| number(median, decimals)).unwrap_or_default()
 }
 
-/// The median of values with the ends in brackets, if there are any.
+/// The median of values, and the least and the greatest in brackets, if there are any.
 fn with_ends(values: Vec<f64>, decimals: usize) -> String {
     let numbers = spread(values).map(|spread| spread.map(|value| number(value, decimals)));
     numbers.map(|[median, min, max]| format!("{median} ({min} to {max})")).unwrap_or_default()
 }
 
-/// The targets, and the values of all rounds. Claims without values are left out.
+/// The targets and the measured values. Claims without values are left out.
 pub(super) fn claims(claims: Vec<(&str, Target, Vec<f64>)>) -> String {
     let row = |(what, target, values): (&str, Target, Vec<f64>)| {
         let spread = spread(values)?;
@@ -129,8 +129,8 @@ fn refreshed(text: &str, name: &str, content: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{start}\n{}\n\n{end}{after}", content.trim()))
 }
 
-/// Has `bench/plot.gnuplot`, which says what the columns are, draw `NAME.svg`: for the document, or in target/bench.
-/// `variables` are those of that script that only one plot has.
+/// Draws `NAME.svg` by `bench/plot.gnuplot`, which describes the columns: for the document, or in target/bench.
+/// `variables` are those of the script that only some plots have.
 pub(super) fn plot(
     options: &Options,
     name: &str,
@@ -151,7 +151,7 @@ pub(super) fn plot(
     output(&mut gnuplot).map(drop)
 }
 
-/// Draws bars with whiskers: for each row a group with the values of each series. Without values, nothing.
+/// Draws bars with whiskers: for each row, a group with a bar for each series. Draws nothing without values.
 pub(super) fn bars(
     options: &Options,
     name: &str,

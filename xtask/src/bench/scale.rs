@@ -1,4 +1,4 @@
-//! `cargo xtask bench scale`: a store that grows to ten million plants, and its costs next to those of a small one.
+//! `cargo xtask bench scale`: a store that grows to ten million plants, and its costs compared with a small one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ const SMALL: &str = "small store";
 const LARGE: &str = "large store";
 const LARGE_BEFORE: &str = "large store, plantd before";
 
-/// When a load is killed: long enough after its start to be in the middle of it.
+/// When a load is killed: long enough after its start to be well under way.
 const KILL_AFTER: Duration = Duration::from_millis(1_500);
 
 const READ: &str = "read by id";
 const LOADS: [(&str, Request); 2] = [(READ, Request::Read), ("list of 100", Request::List)];
 
-/// The number of the first plant after a kill, which no store has.
+/// The number of the first plant after a kill, beyond those of any store.
 const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
 
 const READY: &str = "ready after a clean stop, s";
 const READY_AFTER_KILL: &str = "ready after SIGKILL under load, s";
 type Disturbance = fn(&Contender, &Path) -> anyhow::Result<()>;
-/// How a store is prepared before it is started again.
+/// What happens to a store before it is started again.
 const STARTS: [(&str, Disturbance); 3] = [
     (READY, |_, _| Ok(())),
     ("ready after a clean stop, read from disk, s", forget_files),
@@ -51,7 +51,7 @@ struct Store {
     growth: Measurement,
     /// The latencies in each second of the growth that had responses.
     seconds: Vec<Option<[f64; 4]>>,
-    /// Creates per second of the last tenth of the plants.
+    /// Creates per second in the last tenth of the plants.
     last_per_s: f64,
     bytes_a_plant: f64,
 }
@@ -160,7 +160,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     draw(options, large, before)
 }
 
-/// Fills a new store: imports a tenth of the plants, and creates the others as fast as it goes.
+/// Fills a new store: imports a tenth of the plants, and creates the others as fast as possible.
 fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store> {
     fs::create_dir(&folder)?;
     let tenth = plants / 10;
@@ -193,7 +193,7 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
     })
 }
 
-/// Draws the latencies of creates in each second of the growth, with those of the plantd before.
+/// Draws the latencies of creates in each second of the growth, also for the older plantd.
 fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Result<()> {
     let stores: Vec<_> = [Some(large), before].into_iter().flatten().collect();
     let mut head = vec!["seconds"];
@@ -224,7 +224,7 @@ pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<u64> {
     stdout.split('\t').next().unwrap_or_default().parse().context("du printed no number")
 }
 
-/// Has the kernel forget the files, so that they are read from the disk.
+/// Drops the files from the kernel's page cache, so that they are read from the disk.
 fn forget_files(_: &Contender, folder: &Path) -> anyhow::Result<()> {
     let forget =
         ["-type", "f", "-exec", "dd", "if={}", "iflag=nocache", "count=0", "status=none", ";"];
@@ -233,7 +233,7 @@ fn forget_files(_: &Contender, folder: &Path) -> anyhow::Result<()> {
 
 fn kill_under_load(plantd: &Contender, folder: &Path) -> anyhow::Result<()> {
     let program = Program::start(plantd, &folder.join("data-0"))?;
-    // Its plants are not those of the store.
+    // The plants of this load are not those of the store.
     let created = AtomicU64::new(FIRST_NUMBER_AFTER_KILL);
     let load = Load::new(Request::Create, 10 * KILL_AFTER);
     let killed_load = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! `cargo xtask bench search`: the first page of searches in ten million plants, next to other programs, and what the index
-//! costs.
+//! `cargo xtask bench search`: the first page of searches in ten million plants, compared with other programs, and
+//! the cost of the index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::report::{claims, measurements, median, number, publish, table};
 use super::scale::disk_bytes;
 use crate::tools;
 
-/// The parts of names that are searched for. The last one is made of pieces that many names have.
+/// The searched parts of names. The last one consists of pieces that many names have.
 const SEARCHES: [(&str, &str); 5] = [
     ("search, frequent part", "er"),
     ("search, rare part", RARE),
@@ -40,7 +40,7 @@ const START: &str = "start";
 const SQLITE: &str = "SQLite FTS5";
 const POSTGRES: &str = "plantd on PostgreSQL";
 
-/// PostgreSQL gets one of so many plants, because its imports take long.
+/// PostgreSQL gets one in this many plants, because its imports take long.
 const POSTGRES_SHARE: u64 = 10;
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
     let mut results = Results::default();
     let mut stores: Vec<(&Contender, PathBuf, f64)> = Vec::new();
-    // Copies from right after the import, in which compaction has ten seconds and more to do.
+    // Copies from right after the import, with more than ten seconds of compaction left.
     let mut just_imported = Vec::new();
     for plantd in &plantds {
         let folder = material.path().join(plantd.name);
@@ -160,7 +160,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     publish(options, "search", &text)
 }
 
-/// A database of SQLite with FTS5 and its trigram tokenizer.
+/// An SQLite database with FTS5 and its trigram tokenizer.
 struct Sqlite {
     script: String,
     database: String,

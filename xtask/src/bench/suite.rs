@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: plantd, its ceiling and other programs, in turn, at every kind of request.
+//! `cargo xtask bench`: plantd, its ceiling and other programs, by turns, at every kind of request.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -31,7 +31,7 @@ const READS: [(&str, Request); 3] =
     [(READ, Request::Read), (LIST, Request::List), (MIX, Request::Mix)];
 const IMPORT: &str = "import";
 const EXPORT: &str = "export";
-/// Has the name of [`CREATE_64`] in it, so that `--only` selects both: the rate is half of the one measured there.
+/// Contains the name of [`CREATE_64`], so that `--only` selects both: the rate is half of that one's.
 const HALF_LOAD: &str = "create, 64 connections, at half load";
 
 const BARE_WRITE: &str = "bare write";
@@ -143,7 +143,7 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
     ]
 }
 
-/// Whether a program is measured at creates, reads, lists or the mix.
+/// Whether a program takes part in a workload of creates, reads, lists or the mix.
 fn takes_part(program: &str, workload: &str) -> bool {
     match program {
         PLANTD | BEFORE | CEILING => true,
@@ -153,7 +153,7 @@ fn takes_part(program: &str, workload: &str) -> bool {
 }
 
 fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
-    // The programs of a plot are those of the workload at which most take part.
+    // A plot has the programs of the workload in which most take part.
     let rates = |name, labels, workloads: [&'static str; 3], most_programs| {
         let measured = results.0.iter().filter(|series| series.workload == most_programs);
         let programs: Vec<&str> = measured.map(|series| series.program).collect();
@@ -175,7 +175,7 @@ fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
     bars(options, "latencies", labels, &programs, &rows)
 }
 
-/// Loads a file into SQLite, from the start to the end of a script, as `plantd import` is measured.
+/// Loads a file into SQLite by a script. Like that of `plantd import`, the time is that of the whole process.
 pub(super) fn import_into_sqlite(
     script: &str,
     folder: &Path,
@@ -190,8 +190,8 @@ pub(super) fn import_into_sqlite(
     Ok(Measurement { count: plants, seconds, ..Measurement::default() })
 }
 
-/// Repeats the work of the write-ahead log for a single create: one write into a file that has its length already, and
-/// one `fdatasync`.
+/// Repeats what the write-ahead log does for a single create: one write within a file of fixed length, and one
+/// `fdatasync`.
 fn bare_writes(folder: &Path, duration: Duration) -> anyhow::Result<Measurement> {
     /// The record of one plant.
     const RECORD: [u8; 120] = [b'p'; 120];
