@@ -24,7 +24,7 @@ def filter_failure(context, failure, case, response):
     """Drops rejections of valid data for one of these reasons, and accepted imports of invalid rows."""
     operation_id = case.operation.definition.raw["operationId"]
     if isinstance(failure, AcceptedNegativeData):
-        # Each row counts alone: the report lists the invalid ones.
+        # An import with invalid rows succeeds: its report lists them.
         return not (operation_id == "importPlants" and isinstance(case.body, list))
     if not isinstance(failure, RejectedPositiveData) or not response.content:
         return True
@@ -32,7 +32,7 @@ def filter_failure(context, failure, case, response):
     return (response.status_code, response.json()["error"]) != excused
 
 
-# By default Schemathesis makes header values of letters and digits, none of which match such a pattern.
+# The default header values of Schemathesis consist of letters and digits, none of which match these patterns.
 schemathesis.openapi.format("sf-string", st.from_regex(r'"[ !#-\[\]-~]{1,255}"', fullmatch=True))
 schemathesis.openapi.format(
     "cursor", st.from_regex(r"(0|[1-9][0-9]{0,18})-(0|[1-9a-f][0-9a-f]{0,15})", fullmatch=True)
@@ -42,7 +42,7 @@ schemathesis.openapi.format(
 )
 
 
-# Each row counts alone: a body is valid whatever its rows contain, behind the header of CSV.
+# An import with invalid rows succeeds, so a body is valid whatever follows the CSV header.
 ROW = st.one_of(st.just('{"id":7,"name":"Rosa"}'), st.just("7,Rosa,"), st.text())
 schemathesis.openapi.format("binary", st.lists(ROW).map(lambda rows: "\n".join(["id,name,tag", *rows])))
 
@@ -55,7 +55,7 @@ def rows(context, value):
 
 @schemathesis.hook.apply_to(operation_id="importPlants")
 def filter_case(context, case):
-    """Drops bodies of rows that are not text, which cannot be sent as they are."""
+    """Drops bodies that are not text, which cannot be sent as rows."""
     return isinstance(case.body, str) or case.media_type == "application/json"
 
 

@@ -1,5 +1,5 @@
-// Adds the seconds in the file that PLANTD_TESTS_CLOCK names to the time of one process. Only root could set the
-// time of the system, and for all processes.
+// Adds the number of seconds in the file named by PLANTD_TESTS_CLOCK to the clock of one process. Setting the
+// system's clock would need root, and would affect all processes.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
