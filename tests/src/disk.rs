@@ -147,6 +147,7 @@ impl Disk {
         }
     }
 
+    /// Replays the calls on these lines of the trace.
     pub fn run(&mut self, calls: &SystemCalls, lines: Range<usize>) {
         let mut moments = Vec::new();
         for call in calls.all(SystemCall::succeeded) {

@@ -127,6 +127,7 @@ impl Process {
         fs::read_dir(self.proc("fd")).expect("the process runs").count()
     }
 
+    /// The number of its open sockets.
     pub fn sockets(&self) -> usize {
         let files = fs::read_dir(self.proc("fd")).expect("the process runs");
         // A descriptor may be closed meanwhile.

@@ -18,6 +18,7 @@ pub struct FollowedEvent {
 }
 
 impl FollowedEvent {
+    /// The revision, the kind and the plant of an event.
     #[track_caller]
     pub fn of(event: &Event) -> Self {
         Self { revision: revision_of(&event.cursor), kind: event.kind, id: event.id }
