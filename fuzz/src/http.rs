@@ -123,7 +123,7 @@ fn check_texts(members: &Map<String, Value>, plant: &Plant) {
 }
 
 fn written(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("it can be written")
+    serde_json::to_vec(value).expect("JSON can be written")
 }
 
 /// This byte expands to almost as much text as a row may have, since a fuzzer would not find such long inputs.
@@ -306,7 +306,7 @@ fn check_entity_tags(input: &[u8]) {
             let tags: Vec<String> =
                 revisions.iter().map(|revision| entity_tag(*revision)).collect();
             let again = preconditions(&one_header(&name, tags.join(", ").as_bytes()));
-            let again = again.expect("they were written");
+            let again = again.expect("written entity tags can be read");
             assert!([again.if_match, again.if_none_match].contains(&read));
         }
     }
@@ -367,7 +367,7 @@ fn check_list_query(query: &str) {
     let Some((page, _)) = list(query, PlantId::MIN) else { return };
     assert!((1..=PAGE_MAX_PLANTS).contains(&page.limit));
     let after = page.after.unwrap_or(PlantId::MIN);
-    let (_, next) = list(query, after).expect("it was read before");
+    let (_, next) = list(query, after).expect("a parsed query can be read again");
     let (next, _) = list(&next, after).expect("the link to the next page can be followed");
     assert_eq!(next.after, Some(after));
     assert_eq!(next.limit, page.limit);
@@ -379,7 +379,7 @@ fn check_tag_query(query: &str) {
     assert!((1..=PAGE_MAX_TAGS).contains(&page.limit));
     assert!(Plant::new("Rosa", page.after.clone()).is_ok(), "no tag can be before the page");
     let after = page.after.as_deref().unwrap_or("Rosaceae");
-    let (_, next) = tags(query, after).expect("it was read before");
+    let (_, next) = tags(query, after).expect("a parsed query can be read again");
     let (next, _) = tags(&next, after).expect("the link to the next page can be followed");
     assert_eq!(next.after.as_deref(), Some(after));
     assert_eq!((next.limit, next.prefix), (page.limit, page.prefix));

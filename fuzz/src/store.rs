@@ -16,14 +16,14 @@ pub(crate) const TARGETS: [FuzzTarget; 7] = [
 
 fn plant_record(bytes: &[u8]) {
     let Ok((encoded, record, _)) = internal::plant_record(bytes) else { return };
-    let (_, again, _) = internal::plant_record(&encoded).expect("it was written");
+    let (_, again, _) = internal::plant_record(&encoded).expect("written bytes can be read");
     assert_eq!(again, record);
 }
 
 fn block(bytes: &[u8]) {
     let Ok(entries) = internal::block(bytes) else { return };
-    let block = internal::block_of(&entries).expect("it is written");
-    assert_eq!(internal::block(&block).expect("it was written"), entries);
+    let block = internal::block_of(&entries).expect("entries can be written");
+    assert_eq!(internal::block(&block).expect("written bytes can be read"), entries);
 }
 
 /// The first byte is the length of the head. After the head come blocks, each preceded by the number of its map and
@@ -42,15 +42,16 @@ fn backup(input: &[u8]) {
 
 fn manifest(content: &[u8]) {
     let Ok((encoded, manifest)) = internal::manifest(content) else { return };
-    let (_, again) = internal::manifest(&encoded).expect("it was written");
+    let (_, again) = internal::manifest(&encoded).expect("written bytes can be read");
     assert_eq!(again, manifest);
 }
 
 fn log_group(payload: &[u8]) {
     let Ok((payload, group)) = internal::log_group(payload) else { return };
-    let segment = internal::log_segment(&payload, *b"a salt  ", &[0; 64], 24).expect("it fits");
+    let segment =
+        internal::log_segment(&payload, *b"a salt  ", &[0; 64], 24).expect("the record fits");
     let [found] = internal::whole_records(&segment)[..] else { panic!("there is one record") };
-    let (_, again) = internal::log_group(found).expect("it was written");
+    let (_, again) = internal::log_group(found).expect("written bytes can be read");
     assert_eq!(again, group);
 }
 

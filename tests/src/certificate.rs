@@ -122,6 +122,6 @@ pub fn key_path(folder: &Path) -> PathBuf {
 pub fn replace_file(path: &Path, text: &str) {
     let folder = path.parent().expect("a file is in a folder");
     let file = tempfile::NamedTempFile::new_in(folder).expect("a file can be made");
-    fs::write(file.path(), text).expect("it is written");
-    file.persist(path).expect("it can be renamed");
+    fs::write(file.path(), text).expect("a file can be written");
+    file.persist(path).expect("a file can be renamed");
 }

@@ -39,15 +39,15 @@ impl Clock {
 
     /// Sets the clock to this many seconds after the Unix epoch.
     pub fn set(&self, seconds: i64) {
-        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
-        self.set_offset(seconds - i64::try_from(now).expect("it is earlier than that"));
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("the time is later than 1970").as_secs();
+        self.set_offset(seconds - i64::try_from(now).expect("the seconds fit into an i64"));
     }
 
     /// Sets the clock this many seconds ahead of the system's time.
     pub fn set_offset(&self, seconds: i64) {
         let new = self.folder.path().join("new");
-        fs::write(&new, seconds.to_string()).expect("writes");
-        fs::rename(&new, self.file()).expect("it is ours");
+        fs::write(&new, seconds.to_string()).expect("a file can be written");
+        fs::rename(&new, self.file()).expect("a file can be renamed");
     }
 
     fn library(&self) -> PathBuf {

@@ -91,7 +91,7 @@ impl Connection {
     #[track_caller]
     pub fn seal(&mut self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         let session = self.session();
-        session.writer().write_all(bytes.as_ref()).expect("it is not much");
+        session.writer().write_all(bytes.as_ref()).expect("the buffer takes the bytes");
         let mut sealed = Vec::new();
         while session.wants_write() {
             session.write_tls(&mut sealed).expect("memory takes all");
@@ -288,7 +288,7 @@ impl Connection {
     /// Waits until bytes have arrived, and keeps them.
     #[track_caller]
     pub fn wait_for_bytes(&mut self) {
-        self.receive_some().unwrap_or_else(|cause| panic!("nothing came: {cause}"));
+        self.receive_some().unwrap_or_else(|cause| panic!("nothing arrived: {cause}"));
     }
 
     /// Receives until this text has arrived or the server has closed the connection. Returns all that was received.

@@ -258,7 +258,7 @@ impl Disk {
         assert!(!has("O_APPEND"), "this disk cannot place appended bytes: {path:?}");
         let number = self.number_of(&path).unwrap_or_else(|| {
             assert!(has("O_CREAT"), "{path:?} came from nowhere");
-            let name = self.name_of(&path).expect("its folder is there");
+            let name = self.name_of(&path).expect("the folder of the path exists");
             let number = self.add(Inode::File(Content::default()));
             self.rename(None, Some((name, number)));
             number
@@ -311,7 +311,7 @@ impl Disk {
         } else if let Some(path) = call.file().map(Path::new)
             && let Some(folder) = self.number_of(path)
         {
-            let way = self.way_to(path).expect("it is there");
+            let way = self.way_to(path).expect("the folder exists");
             self.sync_folder(folder, way);
         }
     }

@@ -19,7 +19,7 @@ impl FakeServer {
     /// Starts a server. `answer` gets the head of each request in lower case.
     pub fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("its address");
+        let address = listener.local_addr().expect("a listener has an address");
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");

@@ -40,8 +40,8 @@ pub fn read_line_of_pipe(path: &Path) -> JoinHandle<String> {
     let path = path.to_owned();
     thread::spawn(move || {
         let mut line = String::new();
-        let pipe = File::open(path).expect("it opens");
-        BufReader::new(pipe).read_line(&mut line).expect("it can be read");
+        let pipe = File::open(path).expect("a pipe can be opened");
+        BufReader::new(pipe).read_line(&mut line).expect("a pipe can be read");
         line
     })
 }

@@ -139,7 +139,7 @@ impl Followers {
     /// The cursor of each follower.
     pub fn cursors(&self) -> Vec<String> {
         let copies = self.following.iter().map(|it| locked(&it.copy).cursor().map(str::to_owned));
-        copies.map(|cursor| cursor.expect("it has exported")).collect()
+        copies.map(|cursor| cursor.expect("the follower has exported")).collect()
     }
 
     /// Ends the followers, and returns what they have seen.
@@ -187,7 +187,7 @@ impl Following {
                 (progress, since) = (now, Instant::now());
             }
             assert!(!difference.is_final, "{difference}");
-            assert!(since.elapsed() < patience, "nothing came for {patience:?}: {difference}");
+            assert!(since.elapsed() < patience, "no progress for {patience:?}: {difference}");
             thread::sleep(PAUSE);
         }
     }

@@ -236,7 +236,7 @@ impl Launch {
         process.assert_exit_code(exit_code);
         let said = process.stderr();
         assert_eq!(process.stdout(), "", "{said}");
-        assert!(!said.trim().is_empty(), "it says nothing");
+        assert!(!said.trim().is_empty(), "standard error is empty");
         for word in words {
             assert!(said.contains(word), "{said:?} does not hold {word:?}");
         }
@@ -274,7 +274,7 @@ impl Launch {
 /// Copies the program into a folder and opens both to every user: its own folder may be closed to others.
 pub fn copy_program(folder: &Path) -> PathBuf {
     let path = folder.join("plantd");
-    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("permissions can be set");
     // A process that another test forks at this moment could inherit a copy that this process has open for writing.
     // Such a file cannot be executed.
     let mut install = Command::new("install");

@@ -75,7 +75,7 @@ impl Nginx {
     fn start(port: Socket, address: SocketAddr, blocks: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("nginx.conf");
-        fs::write(&path, configuration(blocks)).expect("it is written");
+        fs::write(&path, configuration(blocks)).expect("a file can be written");
         let mut command = Command::new(program());
         // Until nginx has read the configuration, it would log to a file of the system.
         command.args(["-e", "stderr"]).arg("-c").arg(&path).arg("-p").arg(folder.path());
@@ -115,8 +115,8 @@ pub fn hold_port() -> (Socket, SocketAddr) {
     socket.set_reuse_address(true).expect("a port can be shared");
     socket.set_reuse_port(true).expect("a port can be shared");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port is free");
-    let address = socket.local_addr().expect("it has an address");
-    let address = address.as_socket().expect("it is one of the internet");
+    let address = socket.local_addr().expect("the socket has an address");
+    let address = address.as_socket().expect("the socket has an IP address");
     (socket, address)
 }
 

@@ -82,7 +82,7 @@ impl Process {
     /// Waits for the first complete line on standard output.
     #[track_caller]
     pub fn first_line(&mut self) -> String {
-        assert!(self.becomes_ready(), "it ended before it was ready: {}", self.stderr());
+        assert!(self.becomes_ready(), "the process ended before it was ready: {}", self.stderr());
         self.stdout().lines().next().unwrap_or_default().to_owned()
     }
 
@@ -208,7 +208,7 @@ impl Process {
 
     /// Sends SIGKILL and waits for the end. Panics if the process had ended before.
     pub fn kill(&mut self) {
-        assert!(self.is_running(), "it had ended before it was to be killed: {}", self.stderr());
+        assert!(self.is_running(), "the process ended before the kill: {}", self.stderr());
         self.child.kill().expect("a child can be killed");
         self.wait_for_exit();
     }

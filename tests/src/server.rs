@@ -74,7 +74,7 @@ impl TestServer {
     /// Starts the server again on its folder with another launch. The process must have ended.
     #[track_caller]
     pub fn restart_with(&mut self, launch: Launch) {
-        assert!(!self.process.is_running(), "it still runs");
+        assert!(!self.process.is_running(), "the server still runs");
         (self.process, self.address, self.start_took) = start(&launch, &self.data);
         self.launch = launch;
     }

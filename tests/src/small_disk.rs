@@ -86,7 +86,7 @@ impl SmallDisk {
         let words = self.enter();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(["sh", "-c", script]).arg(path).arg(argument);
-        let output = command.output().expect("it can be started");
+        let output = command.output().expect("the command can be started");
         assert!(output.status.success(), "{command:?}: {output:?}");
     }
 

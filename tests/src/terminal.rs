@@ -26,11 +26,11 @@ impl Terminal {
     pub fn open() -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let controller = openpt(flags).expect("a terminal can be made");
-        grantpt(&controller).expect("it is ours");
-        unlockpt(&controller).expect("it is ours");
-        let path = ptsname(&controller, Vec::new()).expect("it has a path");
+        grantpt(&controller).expect("this user owns the terminal");
+        unlockpt(&controller).expect("this user owns the terminal");
+        let path = ptsname(&controller, Vec::new()).expect("the terminal has a path");
         let path = OsStr::from_bytes(path.as_bytes()).into();
-        let user_side = ioctl_tiocgptpeer(&controller, flags).expect("it can be opened");
+        let user_side = ioctl_tiocgptpeer(&controller, flags).expect("the terminal can be opened");
         // A terminal buffers little: without a reader, the process would block.
         let reader = thread::spawn(move || {
             let mut shown = Vec::new();

@@ -52,8 +52,9 @@ pub fn write_tokens_file(data: &Path) {
         record("writer", "write", "\"9999-12-30T00:00:00Z\""),
         record("expired", "write", "\"2020-01-02T00:00:00Z\""),
     ];
-    fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(","))).expect("it is written");
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+    fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(",")))
+        .expect("a file can be written");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("permissions can be set");
 }
 
 fn record(token: &str, scope: &str, expires: &str) -> String {

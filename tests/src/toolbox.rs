@@ -69,7 +69,7 @@ impl Toolbox {
 /// Runs a checker, and asserts that it succeeds.
 #[track_caller]
 pub fn run_tool(command: &mut Command) {
-    let output = command.output().expect("it can be started");
+    let output = command.output().expect("the tool can be started");
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
 }

@@ -75,7 +75,7 @@ impl Shell {
 /// A free address.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").to_string()
+    listener.local_addr().expect("a listener has an address").to_string()
 }
 
 /// The commands of a document's `console` blocks, each with the output that the document shows.

@@ -25,7 +25,7 @@ struct Garden {
 
 impl Garden {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let archive = folder.path().join("archive");
         let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive);
         let server = TestServer::start_with(launch);
@@ -77,7 +77,9 @@ fn run(launch: &Launch) -> Process {
 
 /// The names in a folder.
 fn names_in(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).expect("reads").map(|entry| entry.expect("reads").file_name());
+    let names = fs::read_dir(folder)
+        .expect("a folder can be read")
+        .map(|entry| entry.expect("reads").file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
     names.sort();
     names
@@ -171,9 +173,9 @@ fn a_restore_with_an_archive_goes_to_the_end_or_to_a_moment() {
     let beyond = format!("9999999-{}", cursor.split_once('-').expect("a log").1);
     refuse(&["the archive ends before the change", "add --until 1002-"], &["--until", &beyond]);
     let piece = archive.join(&after_backup);
-    let mut bytes = fs::read(&piece).expect("reads");
+    let mut bytes = fs::read(&piece).expect("a file can be read");
     bytes[20] ^= 1;
-    fs::write(&piece, bytes).expect("writes");
+    fs::write(&piece, bytes).expect("a file can be written");
     refuse(&[&after_backup, "add --until"], &[]);
     for wrong in ["yesterday", "2027-01-02", "7-", ""] {
         let launch = restore(&file, &garden.path("refused"));
@@ -225,12 +227,12 @@ fn an_archive_lacks_only_the_changes_of_the_last_second_when_the_disk_is_lost() 
     let ages = pieces.iter().map(|name| {
         let written = fs::metadata(archive_folder.join(name)).and_then(|it| it.modified());
         let [first, _] = changes_in(name);
-        let first = acknowledged_at(first).expect("it was acknowledged");
+        let first = acknowledged_at(first).expect("the change was acknowledged");
         written.expect("a time").duration_since(*first).unwrap_or_default()
     });
     let soonest = ages.min().expect("there are pieces");
     assert!(soonest < SOONEST, "each change was in the archive after {soonest:?} or later");
-    fs::remove_dir_all(garden.server.data()).expect("removes");
+    fs::remove_dir_all(garden.server.data()).expect("a folder can be removed");
 
     let data = garden.path("restored");
     run(&restore(&file, &data).arguments(["--archive".as_ref(), archive_folder.as_os_str()]));
@@ -249,13 +251,14 @@ fn an_archive_lacks_only_the_changes_of_the_last_second_when_the_disk_is_lost() 
 #[test]
 fn only_the_owner_may_access_files_with_plants_whatever_the_umask() {
     for umask in ["000", "022", "077"] {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name);
         let (data, archive) = (path("data"), path("archive"));
         // Folders that plantd did not make stay open to others.
         for folder in [&data, &archive] {
-            fs::create_dir(folder).expect("makes a folder");
-            fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is ours");
+            fs::create_dir(folder).expect("a folder can be made");
+            fs::set_permissions(folder, Permissions::from_mode(0o755))
+                .expect("permissions can be set");
         }
         let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive).umask(umask);
         let mut server = TestServer::start_at(launch, &data);
@@ -295,21 +298,21 @@ fn a_restore_fills_an_empty_folder_and_overwrites_nothing() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
     let link = garden.path("link");
-    std::os::unix::fs::symlink("nowhere", &link).expect("makes a link");
+    std::os::unix::fs::symlink("nowhere", &link).expect("a link can be made");
     for there in [garden.server.data(), &file, &link, &garden.path("missing/data")] {
         restore(&file, there).assert_refused(IO, &["cannot restore into the folder"]);
     }
     // A mounted file system has `lost+found`, and a killed restore leaves the rest.
     let volume = garden.path("volume");
     for name in ["lost+found", "plants.unfinished/tables"] {
-        fs::create_dir_all(volume.join(name)).expect("makes a folder");
+        fs::create_dir_all(volume.join(name)).expect("a folder can be made");
     }
-    fs::set_permissions(&volume, Permissions::from_mode(0o750)).expect("sets the mode");
+    fs::set_permissions(&volume, Permissions::from_mode(0o750)).expect("permissions can be set");
     let other = volume.join("other");
-    fs::write(&other, "").expect("writes");
+    fs::write(&other, "").expect("a file can be written");
     restore(&file, &volume).assert_refused(IO, &["a restore writes over nothing"]);
     assert!(volume.join("plants.unfinished/tables").exists(), "a refused restore removes");
-    fs::remove_file(other).expect("removes");
+    fs::remove_file(other).expect("a file can be removed");
     // NFS knows no flags of renameat2.
     let no_flag = ["-e", "inject=renameat2:error=EINVAL"];
     run(&restore(&file, &volume).under_strace(&garden.path("trace"), &no_flag));
@@ -326,7 +329,7 @@ fn a_backup_goes_through_a_pipe_to_verify_and_restore() {
     let file = garden.backup("plants.backup");
     let piped = |launch: &Launch| {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
-        let whole = fs::read(&file).expect("reads");
+        let whole = fs::read(&file).expect("a file can be read");
         let mut process = launch.spawn_reading(reader);
         let written = std::thread::spawn(move || writer.write_all(&whole));
         process.assert_exit_code(0);
@@ -375,7 +378,7 @@ fn a_restore_to_a_failing_disk_blames_only_the_restored_folder() {
 fn verify_and_restore_refuse_files_that_are_no_backup() {
     let garden = Garden::new();
     let file = garden.backup("plants.backup");
-    let whole = fs::read(&file).expect("reads");
+    let whole = fs::read(&file).expect("a file can be read");
     let cut = |length: usize| whole[..length].to_vec();
     for (bytes, words) in [
         (Vec::new(), "it is cut"),
@@ -385,7 +388,7 @@ fn verify_and_restore_refuse_files_that_are_no_backup() {
         (cut(whole.len() - 1), "it is cut"),
         ([&whole[..], b"\n"].concat(), "something follows the end"),
     ] {
-        fs::write(&file, bytes).expect("writes");
+        fs::write(&file, bytes).expect("a file can be written");
         let mut verification = verify(&file).spawn();
         verification.assert_exit_code(FINDINGS);
         let (found, refusal) = (verification.stdout(), verification.stderr());
@@ -411,9 +414,9 @@ fn verify_and_restore_refuse_files_that_are_no_backup() {
 
 #[test]
 fn a_backup_that_breaks_off_leaves_the_file_as_it_was() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("plants.backup");
-    fs::write(&file, "the last backup").expect("writes");
+    fs::write(&file, "the last backup").expect("a file can be written");
     let of_backup = format!("Content-Type: {BACKUP}");
     for (head, body, words) in [
         (format!("{of_backup}\r\nContent-Length: 9000"), "cut", "is not whole; run it again"),
@@ -428,7 +431,7 @@ fn a_backup_that_breaks_off_leaves_the_file_as_it_was() {
         let url = format!("http://{}", server.address);
         let launch = Launch::new().arguments(["backup", "--url", &url]).arguments([&file]);
         launch.assert_refused(IO, &[words]);
-        assert_eq!(fs::read_to_string(&file).expect("reads"), "the last backup");
+        assert_eq!(fs::read_to_string(&file).expect("a file can be read"), "the last backup");
         assert_eq!(names_in(folder.path()), ["plants.backup"]);
     }
 }
@@ -450,7 +453,7 @@ fn a_backup_needs_its_scope_and_a_token_with_that_scope_does_nothing_else() {
     }
     client.get("/backup?x=1").assert_error(400, 1006);
 
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let url = format!("http://{}", server.address());
     let launch =
         Launch::new().arguments(["backup", "--url", &url]).environment("PLANTD_TOKEN", &read);

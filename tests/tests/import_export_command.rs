@@ -37,7 +37,7 @@ fn folder() -> TempDir {
 /// A file with this text.
 fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.path().join(name);
-    fs::write(&path, text).expect("it is written");
+    fs::write(&path, text).expect("a file can be written");
     path
 }
 
@@ -321,7 +321,7 @@ fn an_export_for_spreadsheets_is_what_the_server_sends() {
     let path = folder.path().join("plants.csv");
     let export = ["export", "--format=spreadsheet", text(&path)];
     run(&command(server.address(), &export), 0);
-    assert!(fs::read(&path).unwrap() == expected, "it is not the server's");
+    assert!(fs::read(&path).unwrap() == expected, "the export differs from the server's");
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn a_file_that_cannot_be_read_or_written_ends_with_74() {
         let launch = command(server.address(), &[subcommand, "--format=csv", text(path)]);
         check_refusal(&launch, IO, &[words, text(path)]);
     }
-    let files = fs::read_dir(folder.path()).expect("it can be listed");
+    let files = fs::read_dir(folder.path()).expect("a folder can be read");
     assert_eq!(files.count(), 1, "something was left behind");
 }
 
@@ -614,10 +614,10 @@ fn check_no_export(address: SocketAddr, words: &[&str], name: &str) {
     let folder = folder();
     let path = file(&folder, name, "as it was");
     check_refusal(&command(address, &["export", text(&path)]), IO, words);
-    assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was");
-    let files = fs::read_dir(folder.path()).expect("it can be listed");
+    assert_eq!(fs::read_to_string(&path).expect("a file can be read"), "as it was");
+    let files = fs::read_dir(folder.path()).expect("a folder can be read");
     assert_eq!(files.count(), 1, "something was left behind");
-    fs::remove_file(&path).expect("it was there");
+    fs::remove_file(&path).expect("the file was there before");
     check_refusal(&command(address, &["export", text(&path)]), IO, words);
     assert!(!path.exists(), "{words:?}");
 }
@@ -807,13 +807,14 @@ fn an_export_that_is_killed_leaves_the_file_as_it_was() {
     let path = file(&folder, "plants.ndjson", "as it was");
     let mut process = command(server.address, &["export", text(&path)]).spawn();
     wait_until("some plants in another file", || {
-        let mut others = fs::read_dir(folder.path()).expect("a folder").filter_map(Result::ok);
+        let mut others =
+            fs::read_dir(folder.path()).expect("a folder can be read").filter_map(Result::ok);
         others.any(|other| {
             other.path() != path && other.metadata().is_ok_and(|metadata| metadata.len() > 0)
         })
     });
     process.kill();
-    assert_eq!(fs::read_to_string(&path).expect("it is there"), "as it was");
+    assert_eq!(fs::read_to_string(&path).expect("a file can be read"), "as it was");
 }
 
 #[test]
@@ -851,7 +852,7 @@ fn importing(bytes: u64, import_answer: String) -> FakeServer {
         if !head.contains("on_conflict") {
             return answer(stream, "200 OK", JSON, EMPTY_REPORT);
         }
-        io::copy(&mut stream.take(bytes), &mut io::sink()).expect("it is sent");
+        io::copy(&mut stream.take(bytes), &mut io::sink()).expect("the answer can be sent");
         stream.write_all(import_answer.as_bytes()).expect("the client reads");
     })
 }

@@ -30,7 +30,8 @@ impl UnreadPipe {
         let path = folder.path().join("log");
         let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
         assert!(made.success());
-        let held = File::options().read(true).write(true).open(&path).expect("it is there");
+        let held =
+            File::options().read(true).write(true).open(&path).expect("a file can be opened");
         Self { folder, _held: held }
     }
 
@@ -40,7 +41,7 @@ impl UnreadPipe {
 
     /// Reads everything until the program has ended.
     fn read(self) -> JoinHandle<String> {
-        let mut reader = File::open(self.path()).expect("it is there");
+        let mut reader = File::open(self.path()).expect("a file can be opened");
         thread::spawn(move || {
             drop(self);
             let mut log = String::new();
@@ -70,7 +71,10 @@ fn create(server: &TestServer, plants: i64) -> Vec<u16> {
         };
         let clients: Vec<_> =
             (0..CLIENTS).map(|client| scope.spawn(move || create(client))).collect();
-        clients.into_iter().flat_map(|client| client.join().expect("it creates")).collect()
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().expect("the client does not panic"))
+            .collect()
     })
 }
 
@@ -95,7 +99,7 @@ fn a_log_that_nobody_reads_stalls_nothing_and_its_lost_lines_are_counted_once_it
 
     let log = pipe.read();
     assert_eq!(server.terminate().code(), Some(0));
-    let log = log.join().expect("it reads");
+    let log = log.join().expect("the reader does not panic");
     let (dropped, logged_creates) = (dropped(&log), logged(&log, " POST /plants 200 "));
     assert!(dropped > 0 && logged_creates > 0, "{dropped} dropped, {logged_creates} logged");
     // The scrape is logged after its answer. Its short line fits into some full queues.
@@ -126,7 +130,7 @@ fn an_error_is_logged_even_while_other_lines_are_dropped() {
 
     let log = pipe.read();
     assert_eq!(server.terminate().code(), Some(0));
-    let log = log.join().expect("it reads");
+    let log = log.join().expect("the reader does not panic");
     assert!(dropped(&log) > 0, "no line was dropped");
     assert_eq!(logged(&log, "the lost error"), 1);
 }

@@ -204,7 +204,7 @@ mod tests {
         let lines = "image::a: only root can do this\nimage::b: only root can do that\n";
         let failure = judge_skipped(lines, false).expect_err("two are skipped").to_string();
         assert!(failure.starts_with("2 tests were skipped"), "{failure}");
-        judge_skipped(lines, true).expect("they may be skipped");
+        judge_skipped(lines, true).expect("tests may be skipped");
         judge_skipped("", false).expect("none is skipped");
     }
 }

@@ -217,7 +217,7 @@ impl Cluster {
 
     #[track_caller]
     fn stop(&mut self, signal: Signal) {
-        let mut postmaster = self.postmaster.take().expect("it runs");
+        let mut postmaster = self.postmaster.take().expect("the server runs");
         send(postmaster.id(), signal);
         wait_until("postgres to end", || has_ended(&mut postmaster));
     }
@@ -257,13 +257,13 @@ impl Cluster {
     }
 
     fn postmaster_id(&self) -> u32 {
-        self.postmaster.as_ref().expect("it runs").id()
+        self.postmaster.as_ref().expect("the server runs").id()
     }
 
     /// Starts it again, on the same folder and port.
     #[track_caller]
     pub fn start_again(&mut self) {
-        assert!(!self.is_running(), "it still runs");
+        assert!(!self.is_running(), "the server still runs");
         self.postmaster = Some(wait_for("postgres to start again", || self.try_start()));
     }
 
@@ -348,10 +348,10 @@ fn folder() -> PathBuf {
     // The guardian removes the folder.
     let folder = folder.map(TempDir::keep).and_then(fs::canonicalize);
     let folder = folder.expect("a temporary folder can be made");
-    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("permissions can be set");
     if programs::is_root() {
         let user = Some(programs::UNPRIVILEGED);
-        chown(&folder, user, user).expect("root gives away what it has");
+        chown(&folder, user, user).expect("the owner can be changed");
     }
     folder
 }

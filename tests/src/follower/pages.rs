@@ -17,7 +17,7 @@ pub(super) fn follow_pages(
     client: &Client,
     copy: &Mutex<PlantCopy>,
 ) -> Result<(), Away> {
-    let cursor = locked(copy).cursor().expect("it has exported").to_owned();
+    let cursor = locked(copy).cursor().expect("the follower has exported").to_owned();
     let path = format!("/events?after={cursor}&{PAGE}");
     let answer = client.try_send("GET", &path, &[], "").map_err(|_| Away)?;
     if answer.status != 200 {

@@ -23,7 +23,7 @@ pub(super) fn follow_stream(
     copy: &Mutex<PlantCopy>,
 ) -> Result<(), Away> {
     let away = |_| Away;
-    let cursor = locked(copy).cursor().expect("it has exported").to_owned();
+    let cursor = locked(copy).cursor().expect("the follower has exported").to_owned();
     let connection = Connection::try_open(address).map_err(away)?;
     let request = stream_request("plants=true", &format!("Last-Event-ID: {cursor}\r\n"));
     let mut stream = match EventStream::try_open(connection, &request).map_err(away)? {

@@ -53,11 +53,13 @@ impl Run {
 
 /// The files in a folder that hold no plants, with their content.
 fn files(folder: &Path) -> Vec<(String, String)> {
-    let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
+    let files = fs::read_dir(folder)
+        .expect("a folder can be read")
+        .map(|file| file.expect("a file").path());
     files
         .filter(|path| path.is_file() && !path.ends_with("first-run-token"))
         .map(|path| {
-            let bytes = fs::read(&path).expect("reads");
+            let bytes = fs::read(&path).expect("a file can be read");
             (path.display().to_string(), String::from_utf8_lossy(&bytes).into_owned())
         })
         .collect()
@@ -134,7 +136,7 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     given.push(run.secret("plantd_mistyped0123456789"));
     given.push("x".repeat(5000));
     for given in given {
-        fs::write(&file, given + "\n").expect("writes");
+        fs::write(&file, given + "\n").expect("a file can be written");
         for (command, from) in [("import", "/dev/null"), ("export", "-")] {
             let launch = Launch::new()
                 .environment("RUST_LOG", "trace")
@@ -143,11 +145,11 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
             run.ended(command, launch.spawn());
         }
     }
-    fs::remove_file(&file).expect("it is ours");
+    fs::remove_file(&file).expect("a file can be removed");
 
     // A tokens file has a token in place of a digest.
     let path = data.join("tokens.json");
-    let good = fs::read(&path).expect("reads");
+    let good = fs::read(&path).expect("a file can be read");
     let token = &tokens[0];
     for broken in [
         format!("{{\"tokens\":[\"{token}\"]}}"),
@@ -158,11 +160,11 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     ] {
         let count = |words: &str| server.stderr().matches(words).count();
         let before = count("is broken");
-        fs::write(&path, &broken).expect("writes");
+        fs::write(&path, &broken).expect("a file can be written");
         wait_until("the server to complain", || count("is broken") > before);
         run.ended("plantd token", token_command(&data, &["list"]).spawn());
         run.ended("a start", Launch::new().data(&data).spawn());
-        fs::write(&path, &good).expect("writes");
+        fs::write(&path, &good).expect("a file can be written");
         wait_until("the server to go on", || count("can be used again") >= count("is broken"));
     }
 

@@ -27,9 +27,9 @@ fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() 
     let data = folder.path().join("data");
     fs::create_dir(&data).expect("a folder can be made");
     if is_root() {
-        chown(&data, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root gives away what it has");
+        chown(&data, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("the owner can be changed");
     }
-    let group = fs::metadata(&data).expect("it is there").gid();
+    let group = fs::metadata(&data).expect("a file has metadata").gid();
     let launch = launch.without_environment("PLANTD_TOKEN").data(&data);
     mount_for(group, &data);
     let mut server = TestServer::start_at(launch.clone(), &data);
@@ -50,13 +50,15 @@ fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() 
     // Other users may not, and neither may a group that is not the server's.
     let tokens = data.join("tokens.json");
     for (folder_mode, file_mode) in [(0o2770, 0o664), (0o2770, 0o661), (0o770, 0o660)] {
-        fs::set_permissions(&data, Permissions::from_mode(folder_mode)).expect("it is ours");
-        fs::set_permissions(&tokens, Permissions::from_mode(file_mode)).expect("it is ours");
+        fs::set_permissions(&data, Permissions::from_mode(folder_mode))
+            .expect("permissions can be set");
+        fs::set_permissions(&tokens, Permissions::from_mode(file_mode))
+            .expect("permissions can be set");
         launch.assert_refused(CONFIGURATION, &["other users have permissions", "chmod 600"]);
     }
     if is_root_or_skipped("change the group to one of others") {
         mount_for(UNPRIVILEGED - 1, &data);
-        fs::set_permissions(&data, Permissions::from_mode(0o2777)).expect("it is ours");
+        fs::set_permissions(&data, Permissions::from_mode(0o2777)).expect("permissions can be set");
         launch.assert_refused(CONFIGURATION, &["other users have permissions"]);
     }
 }

@@ -44,7 +44,7 @@ fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions can be set");
 }
 
 #[track_caller]
@@ -163,7 +163,7 @@ fn a_tokens_file_that_is_a_link_is_followed_when_the_link_changes() {
 
     let next = folder.path().join("next");
     symlink(&new.0, &next).expect("a link can be made");
-    fs::rename(&next, &link).expect("it is ours");
+    fs::rename(&next, &link).expect("a file can be renamed");
     wait_until_refused(&client);
     assert!(is_taken(&server.client().with_token(&new.1)));
 
@@ -194,16 +194,16 @@ fn a_running_server_keeps_its_tokens_when_the_file_breaks_and_says_so_once() {
         let server = server();
         let (client, _) = client_of(&server, "mine");
         let path = server.data().join("tokens.json");
-        let good = fs::read(&path).expect("reads");
+        let good = fs::read(&path).expect("a file can be read");
 
-        disturb(&path).expect("it is ours");
+        disturb(&path).expect("the file can be disturbed");
         wait_until("the log line", || server.stderr().contains(words));
         assert!(is_taken(&client), "the last good tokens stay in force");
         assert!(server.stderr().contains("stays in force"), "{}", server.stderr());
         assert!(!server.stderr().contains("secret"), "{}", server.stderr());
 
         let _ = fs::remove_dir(&path);
-        fs::write(&path, good).expect("writes");
+        fs::write(&path, good).expect("a file can be written");
         set_mode(&path, 0o600);
         wait_until("the log line", || server.stderr().contains("can be used again"));
         client_of(&server, "other");
@@ -377,8 +377,8 @@ fn a_killed_command_does_not_block_the_next_one() {
     let mut killed = token_command(data, &["create", "--name", "lost"])
         .under_strace(&trace, &["-e", "inject=rename,renameat,renameat2:signal=KILL"])
         .spawn();
-    assert_eq!(killed.wait_for_exit().code(), None, "it was to be killed");
-    fs::remove_file(&trace).expect("it was traced");
+    assert_eq!(killed.wait_for_exit().code(), None, "strace did not kill the command");
+    fs::remove_file(&trace).expect("the trace exists");
     assert_eq!(names(data), ["mine"]);
     assert_eq!(killed.stdout(), "");
     let _ = create_token(data, &["--name", "next"]);
@@ -390,7 +390,7 @@ fn a_killed_command_does_not_block_the_next_one() {
 fn waiting_for_the_lock_of_another_process_has_a_deadline() {
     let folder = folder();
     let _ = create_token(folder.path(), &["--name", "mine"]);
-    let lock = File::open(folder.path().join("tokens.json.lock")).expect("it is ours");
+    let lock = File::open(folder.path().join("tokens.json.lock")).expect("a file can be opened");
     lock.lock().expect("a lock");
     let launch = token_command(folder.path(), &["revoke", "mine"]);
     check_refusal(&launch, IO, &["another process"]);
@@ -602,7 +602,7 @@ impl Trap {
     fn new() -> Self {
         let folder = folder();
         let (victim, data) = (folder.path().join("victim"), folder.path().join("data"));
-        fs::write(&victim, VICTIM).expect("writes");
+        fs::write(&victim, VICTIM).expect("a file can be written");
         set_mode(&victim, 0o600);
         let trap = Self { folder, victim, data };
         trap.make_folder("");
@@ -627,7 +627,7 @@ impl Trap {
 
     fn give_away(path: &Path) {
         if is_root() {
-            lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may give files away");
+            lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("the owner can be changed");
         }
     }
 
@@ -635,19 +635,19 @@ impl Trap {
     #[track_caller]
     fn check(&self, launch: &Launch, name: &str, exit_codes: &[i32]) {
         let look = || {
-            let metadata = fs::metadata(&self.victim).expect("it is there");
-            (fs::read(&self.victim).expect("reads"), metadata.uid(), metadata.ino())
+            let metadata = fs::metadata(&self.victim).expect("a file has metadata");
+            (fs::read(&self.victim).expect("a file can be read"), metadata.uid(), metadata.ino())
         };
         let before = look();
         let mut process = launch.spawn();
-        let code = process.wait_for_exit().code().expect("it ends by itself");
+        let code = process.wait_for_exit().code().expect("the program ends by itself");
         let said = process.stderr();
         assert!(exit_codes.contains(&code), "{name}: {code}: {said}");
         for word in [self.data.join(name).to_str().expect("UTF-8"), "remove it"] {
             assert!(said.contains(word), "{name}: {said}");
         }
         assert_eq!(look(), before, "{name}: {said}");
-        let beside = fs::read_dir(self.folder.path()).expect("reads").count();
+        let beside = fs::read_dir(self.folder.path()).expect("a folder can be read").count();
         assert_eq!(beside, 2, "{name}: something was made beside the file");
     }
 }
@@ -690,7 +690,11 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
             } else {
                 assert!(server.first_line().starts_with("plantd listening"), "{name}");
             }
-            assert_eq!(fs::read(&trap.victim).expect("reads"), VICTIM.as_bytes(), "{name}");
+            assert_eq!(
+                fs::read(&trap.victim).expect("a file can be read"),
+                VICTIM.as_bytes(),
+                "{name}"
+            );
         }
     }
 }
@@ -703,7 +707,7 @@ fn a_file_that_root_makes_in_the_folder_of_another_user_belongs_to_that_user() {
     let trap = Trap::new();
     let _ = create_token(&trap.data, &["--name", "mine"]);
     for name in ["tokens.json", "tokens.json.lock"] {
-        let metadata = fs::metadata(trap.data.join(name)).expect("it is there");
+        let metadata = fs::metadata(trap.data.join(name)).expect("a file has metadata");
         assert_eq!((metadata.uid(), metadata.gid()), (UNPRIVILEGED, UNPRIVILEGED), "{name}");
         assert_eq!(metadata.mode() & 0o777, 0o600, "{name}");
     }

@@ -100,7 +100,7 @@ fn a_client_that_sends_more_than_the_server_reads_ahead_gets_its_answer_without_
     let begun = Instant::now();
     page.send(raw_head("GET /events?after=now&wait=50", "") + &behind);
     assert_eq!(page.receive().status, 200);
-    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "it waited");
+    assert!(begun.elapsed() < HEARTBEAT - Duration::from_secs(3), "the page waited");
     for _ in 0..FURTHER {
         assert_eq!(page.receive().status, 404);
     }
@@ -108,7 +108,7 @@ fn a_client_that_sends_more_than_the_server_reads_ahead_gets_its_answer_without_
     let begun = Instant::now();
     page.send(raw_head("GET /events?after=now&wait=1", ""));
     assert_eq!(page.receive().status, 200);
-    assert!(begun.elapsed() >= Duration::from_secs(1), "it did not wait");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "the page did not wait");
 
     let mut stream = server.connect();
     stream.send(stream_request("after=now", ""));
@@ -164,10 +164,10 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
         assert_eq!(other.next_event().change(), ("created", -creates));
         try_stream(server.connect()).is_ok()
     });
-    assert!(begun.elapsed() > HEARTBEAT, "it was disconnected before it was stuck");
+    assert!(begun.elapsed() > HEARTBEAT, "the follower was disconnected before it was stuck");
     assert!(creates > 100, "the creates did not go on: {creates}");
     let more_kib = server.process().peak_resident_kib().saturating_sub(resident_kib);
-    assert!(more_kib < MAX_KIB, "the server keeps {more_kib} KiB for it");
+    assert!(more_kib < MAX_KIB, "the server keeps {more_kib} KiB for the follower");
     let stalled = r#"plantd_followers_dropped_total{reason="stalled"}"#;
     assert_eq!(Scrape::of(&client).value(stalled), 1.0);
     let taken = stuck.receive_to_the_end();

@@ -57,13 +57,18 @@ fn assert_keeps_a_copy(
     create(&server, first);
     let blocks = Document::read("docs/api.md").part("Events").blocks(language);
     let program = blocks.concat().replace("127.0.0.1:8080", &address.to_string());
-    fs::write(folder.join(file), program).expect("it can be written");
+    fs::write(folder.join(file), program).expect("a file can be written");
     let run = || Process::spawn(start().current_dir(folder).env("PLANTS_TOKEN", TOKEN));
     let mut copying = run();
     let wait_for_equality = |server: &TestServer, copying: &mut Process| {
         let plants = plants_of(server);
         wait_until("the copy to be equal to the store", || {
-            assert!(copying.is_running(), "it has ended: {}{}", copying.stdout(), copying.stderr());
+            assert!(
+                copying.is_running(),
+                "the program has ended: {}{}",
+                copying.stdout(),
+                copying.stderr()
+            );
             read_copy().is_some_and(|copy| copy == plants)
         });
     };
@@ -99,7 +104,7 @@ fn the_program_in_python_keeps_a_copy_across_kills_and_forgotten_events() {
         command
     };
     let read_copy = || {
-        let shown = python("-c").arg(SHOW).output().expect("it can be started");
+        let shown = python("-c").arg(SHOW).output().expect("the program can be started");
         let rows: Value = serde_json::from_slice(&shown.stdout).ok()?;
         let text = |cell: &Value| cell.as_str().map(str::to_owned);
         let rows = rows.as_array().expect("rows").iter();
@@ -130,7 +135,7 @@ fn the_program_in_javascript_keeps_a_copy_across_kills_and_forgotten_events() {
     };
     let read_copy = || {
         let copy = fs::read(folder.path().join("copy.json")).ok()?;
-        let copy: Value = serde_json::from_slice(&copy).expect("it is replaced as a whole");
+        let copy: Value = serde_json::from_slice(&copy).expect("the copy is replaced as a whole");
         let plants = copy["plants"].as_object().expect("plants").iter();
         Some(plants.map(|(id, plant)| (id.clone(), name_and_tag(plant))).collect())
     };

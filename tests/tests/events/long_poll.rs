@@ -26,7 +26,7 @@ fn a_poll_is_answered_at_once_when_there_is_an_event() {
     create_all(&server.client(), [1]);
     let begun = Instant::now();
     assert_eq!(changes(&poll(&server, "").receive().events()), [("created", 1)]);
-    assert!(begun.elapsed() < SOON, "it waited");
+    assert!(begun.elapsed() < SOON, "the poll waited");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
         assert!(link.contains("wait=50"), "{link}");
     }
     assert_eq!(answers[3].events()[0].plant, Some(("Abies".to_owned(), None)));
-    assert!(begun.elapsed() < SOON, "they waited to their end");
+    assert!(begun.elapsed() < SOON, "the polls waited for their timeout");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_poll_without_an_event_times_out_as_an_empty_page_whose_link_leads_on() {
     for query in ["after=now", &format!("after={cursor}")] {
         let begun = Instant::now();
         let empty = page(&client, &format!("{query}&wait=1"));
-        assert!(begun.elapsed() >= Duration::from_secs(1), "it did not wait");
+        assert!(begun.elapsed() >= Duration::from_secs(1), "the poll did not wait");
         assert_eq!(empty.events(), []);
         assert_eq!(empty.next_cursor(), cursor);
     }
@@ -80,7 +80,7 @@ fn head_does_not_wait() {
     let mut connection = server.connect();
     connection.send(raw_head("HEAD /events?wait=50", ""));
     assert_eq!(connection.receive_head().status, 200);
-    assert!(begun.elapsed() < SOON, "it waited");
+    assert!(begun.elapsed() < SOON, "the poll waited");
 }
 
 #[test]

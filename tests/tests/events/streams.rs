@@ -84,8 +84,8 @@ fn a_silent_stream_has_a_bookmark_after_each_heartbeat() {
     let first = stream.next_block().expect("a block").bookmark();
     let begun = Instant::now();
     let bookmark = stream.next_block().expect("a bookmark");
-    assert!(begun.elapsed() > HEARTBEAT - Duration::from_secs(1), "it came too early");
-    assert!(begun.elapsed() < HEARTBEAT * 2, "it came too late");
+    assert!(begun.elapsed() > HEARTBEAT - Duration::from_secs(1), "the bookmark came too early");
+    assert!(begun.elapsed() < HEARTBEAT * 2, "the bookmark came too late");
     assert_eq!(bookmark.retry_ms, None);
     assert_eq!(bookmark.bookmark(), first);
     // An event still arrives after the bookmark.

@@ -58,7 +58,7 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) -
         scope.spawn(|| poll.receive().assert_error(401, 2002));
     });
     let took = begun.elapsed();
-    assert!(took < SOON, "they ended after {took:?}");
+    assert!(took < SOON, "the followers ended after {took:?}");
     // A client that reconnects learns why.
     let request = stream_request("after=now", "").replace(TOKEN, token);
     let refused = EventStream::try_request(server.connect(), &request);
@@ -76,7 +76,7 @@ fn a_token_that_is_revoked_ends_its_streams_and_polls() {
         let token = reader(&server, &[]);
         assert_ends_followers(&server, &token, || revoke_token(server.data(), &["reader"]))
     });
-    assert!(times.iter().min() < Some(&PROMISED), "they ended after {times:?}");
+    assert!(times.iter().min() < Some(&PROMISED), "the followers ended after {times:?}");
 }
 
 #[test]

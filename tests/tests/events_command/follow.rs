@@ -141,7 +141,7 @@ fn a_follower_ends_as_soon_as_its_reader_is_gone() {
     // No further event makes the command notice the closed pipe by printing.
     let mut process = events(server.address(), &["--follow"]).standard_output(&pipe).spawn();
     process.assert_exit_code(IO);
-    assert_eq!(reader.join().expect("it ends").lines().count(), 1);
+    assert_eq!(reader.join().expect("the reader does not panic").lines().count(), 1);
     let said = process.stderr();
     assert!(said.starts_with("error: cannot write to standard output"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");

@@ -109,7 +109,7 @@ fn without_follow_a_failure_ends_the_command_at_once() {
 #[test]
 fn a_follower_ends_too_if_its_first_connection_fails() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = nobody.local_addr().expect("its address");
+    let address = nobody.local_addr().expect("a listener has an address");
     drop(nobody);
     for arguments in [&[] as &[&str], &["--follow"]] {
         events(address, arguments).assert_refused(IO, &["nothing listens", "--url"]);

@@ -24,7 +24,7 @@ impl ArchivedServer {
         if !store_is_on_disk("PostgreSQL archives its own log") {
             return None;
         }
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let archive = folder.path().join("archive");
         let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive);
         let server = TestServer::start_with(launch.arguments(arguments.iter().copied()));
@@ -54,13 +54,13 @@ impl ArchivedServer {
 
     /// Puts an empty folder in the place of the archive, as if its disk were unmounted.
     fn unmount_archive(&self) {
-        fs::rename(&self.archive, self.elsewhere()).expect("moves");
-        fs::create_dir(&self.archive).expect("makes a folder");
+        fs::rename(&self.archive, self.elsewhere()).expect("a file can be renamed");
+        fs::create_dir(&self.archive).expect("a folder can be made");
     }
 
     fn mount_archive_again(&self) {
         fs::remove_dir(&self.archive).expect("nothing was written into the wrong folder");
-        fs::rename(self.elsewhere(), &self.archive).expect("moves");
+        fs::rename(self.elsewhere(), &self.archive).expect("a file can be renamed");
     }
 }
 

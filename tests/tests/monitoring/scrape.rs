@@ -39,7 +39,7 @@ fn assert_without_fault(scrape: &Scrape) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("promtool runs");
-    let mut stdin = promtool.stdin.take().expect("it is piped");
+    let mut stdin = promtool.stdin.take().expect("standard input is a pipe");
     stdin.write_all(scrape.text.as_bytes()).expect("promtool reads");
     drop(stdin);
     let output = promtool.wait_with_output().expect("promtool ends");
@@ -49,7 +49,7 @@ fn assert_without_fault(scrape: &Scrape) {
 
 #[test]
 fn promtool_accepts_the_metrics_of_a_busy_server_and_counters_only_grow() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     authority.issue().write(folder.path());
     let server = TestServer::start_with(Launch::new().tls(folder.path()));
@@ -160,7 +160,7 @@ fn a_follower_that_loses_its_token_is_counted() {
 
 #[test]
 fn the_expiry_of_the_certificate_in_force_is_exported() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let authority = Authority::new();
     let expiring = |year| authority.issue_until(year).write(folder.path());
     expiring(2040);

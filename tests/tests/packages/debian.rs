@@ -33,7 +33,10 @@ fn lintian_finds_nothing_in_the_package() {
     run_tool(&mut lintian);
     let mut changelog = Command::new("dpkg-parsechangelog");
     changelog.args(["--show-field", "Version", "--file"]);
-    let newest = changelog.arg(repository("contrib/debian/changelog")).output().expect("it runs");
+    let newest = changelog
+        .arg(repository("contrib/debian/changelog"))
+        .output()
+        .expect("dpkg-parsechangelog can be started");
     assert_eq!(String::from_utf8_lossy(&newest.stdout).trim_end(), version);
 }
 
@@ -50,7 +53,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     let [first, second] = ["0.0.1-1", "0.0.2-1"].map(|version| package(version, folder.path()));
     let Some(machine) = Machine::boot() else { return };
     for (from, to) in [(first, "first.deb"), (second, "second.deb")] {
-        std::fs::copy(from, machine.root().join(to)).expect("it can be copied");
+        std::fs::copy(from, machine.root().join(to)).expect("a file can be copied");
     }
 
     machine.run("dpkg --install /first.deb");
@@ -124,7 +127,7 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let package = package("0.0.1-1", folder.path());
     let Some(machine) = Machine::boot() else { return };
-    std::fs::copy(package, machine.root().join("first.deb")).expect("it can be copied");
+    std::fs::copy(package, machine.root().join("first.deb")).expect("a file can be copied");
     machine.run("dpkg --install /first.deb");
     assert_eq!(machine.run("systemctl is-enabled plantd-backup.timer || true"), "disabled");
     let token = machine.run("cat /var/lib/plantd/first-run-token");

@@ -13,7 +13,7 @@ use crate::machine::copy_of_debian;
 
 /// Each instruction of the Dockerfile, and its arguments.
 fn instructions() -> Vec<(String, String)> {
-    let file = fs::read_to_string(repository("Dockerfile")).expect("reads");
+    let file = fs::read_to_string(repository("Dockerfile")).expect("a file can be read");
     let lines = file.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
     let joined = lines.replace("\\\n", " ");
     let words = joined.lines().filter_map(|line| line.split_once(' '));
@@ -48,7 +48,7 @@ fn the_image_sets_variables_that_plantd_reads_and_is_built_by_the_oldest_rust() 
     // The health check asks at this port.
     assert_eq!(only("EXPOSE"), "8080");
     assert!(environment()["PLANTD_LISTEN"].ends_with(":8080"));
-    let rust = fs::read_to_string(repository("Cargo.toml")).expect("reads");
+    let rust = fs::read_to_string(repository("Cargo.toml")).expect("a file can be read");
     let (_, oldest) = rust.split_once("rust-version = \"").expect("a version");
     let (oldest, _) = oldest.split_once('"').expect("its end");
     assert!(instructions().iter().any(|(_, rest)| rest.starts_with(&format!("rust:{oldest}-"))));
@@ -91,7 +91,11 @@ fn yaml(path: &str) -> Value {
     let script = "import json, sys, yaml; all = list(yaml.safe_load_all(open(sys.argv[1]))); \
                   json.dump(all if len(all) > 1 else all[0], sys.stdout)";
     let mut python = Toolbox::python().command("python");
-    let output = python.args(["-c", script]).arg(repository(path)).output().expect("it runs");
+    let output = python
+        .args(["-c", script])
+        .arg(repository(path))
+        .output()
+        .expect("the program can be started");
     assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }

@@ -14,6 +14,7 @@ fn cargo_installs_the_program_from_its_folder() {
     install.args(["install", "--path", "crates/plantd", "--locked", "--debug"]);
     run_tool(install.args(["--target-dir", "target", "--root"]).arg(root.path()));
     let version = Command::new(root.path().join("bin/plantd")).arg("--version").output();
-    let printed = String::from_utf8(version.expect("it runs").stdout).expect("text");
+    let printed =
+        String::from_utf8(version.expect("the program can be started").stdout).expect("text");
     assert_eq!(printed, concat!("plantd ", env!("CARGO_PKG_VERSION"), "\n"));
 }

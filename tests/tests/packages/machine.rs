@@ -32,7 +32,7 @@ pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
     }
     let debian = Toolbox::debian();
     // Another disk may not allow the device files of a system.
-    let beside = debian.folder().parent().expect("it is in the folder of the tools");
+    let beside = debian.folder().parent().expect("the tools are in a folder");
     let folder = tempfile::tempdir_in(beside).expect("a temporary folder can be made");
     let root = folder.path().join("root");
     copy_folder(debian.folder(), &root);
@@ -122,7 +122,7 @@ impl Drop for Machine {
 fn turn() -> File {
     let path = std::env::temp_dir().join("plantd-test-machine.lock");
     let file = File::create(path).expect("a file can be created");
-    file.lock().expect("it can be locked");
+    file.lock().expect("the file can be locked");
     file
 }
 

@@ -24,7 +24,7 @@ fn each_subcommand_has_a_manual_page_with_all_its_flags() {
         }
         assert!(subcommand.words.is_empty() || !page.contains("PLANTD_TOKEN in the environment"));
     }
-    let page = fs::read_to_string(pages.join("plantd.1")).expect("reads");
+    let page = fs::read_to_string(pages.join("plantd.1")).expect("a file can be read");
     for code in EXIT_CODES {
         assert!(page.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))));
     }

@@ -19,7 +19,7 @@ impl Night {
             backups: tempfile::tempdir().expect("a temporary folder can be made"),
             credentials: tempfile::tempdir().expect("a temporary folder can be made"),
         };
-        fs::write(night.credentials.path().join("token"), TOKEN).expect("writes");
+        fs::write(night.credentials.path().join("token"), TOKEN).expect("a file can be written");
         night
     }
 
@@ -30,7 +30,7 @@ impl Night {
     /// Writes a file that was last changed this many days ago.
     fn write_old(&self, name: &str, days: u64) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, "old").expect("writes");
+        fs::write(&path, "old").expect("a file can be written");
         let date = format!("{days} days ago");
         let touched = Command::new("touch").args(["--date", &date]).arg(&path).status();
         assert!(touched.expect("touch runs").success());
@@ -52,7 +52,7 @@ impl Night {
 
     /// The names in the folder for backups.
     fn names(&self) -> Vec<String> {
-        let files = fs::read_dir(self.backups.path()).expect("reads");
+        let files = fs::read_dir(self.backups.path()).expect("a folder can be read");
         let names = files.map(|file| file.expect("reads").file_name().into_string());
         let mut names: Vec<_> = names.map(|name| name.expect("UTF-8")).collect();
         names.sort();
@@ -66,7 +66,7 @@ fn the_nightly_backup_finds_the_server_on_any_port_on_a_socket_and_by_a_name_of_
     let authority = Authority::new();
     authority.issue().write(folder.path());
     let roots = folder.path().join("authority.pem");
-    fs::write(&roots, authority.pem()).expect("writes");
+    fs::write(&roots, authority.pem()).expect("a file can be written");
     let roots = roots.to_str().expect("UTF-8");
     let socket = format!("unix:{}", folder.path().join("plantd.sock").display());
 
@@ -117,7 +117,7 @@ fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a
     let source = broken.path().join("source");
     let script =
         format!("#!/bin/sh\n[ \"$1\" != verify ] || exit 1\nexec {} \"$@\"\n", program().display());
-    fs::write(&source, script).expect("writes");
+    fs::write(&source, script).expect("a file can be written");
     // A process forked at this moment could inherit a file that this process has open for writing. Such a file cannot
     // be executed.
     run_tool(Command::new("install").arg(source).arg(broken.path().join("plantd")));

@@ -20,7 +20,7 @@ const DESCRIPTORS: u64 = 32_768 + 128 + 64;
 /// The value of a setting in the unit.
 #[track_caller]
 fn setting(name: &str) -> String {
-    let unit = fs::read_to_string(repository(UNIT)).expect("reads");
+    let unit = fs::read_to_string(repository(UNIT)).expect("a file can be read");
     let value = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     value.unwrap_or_else(|| panic!("{UNIT} does not set {name}")).to_owned()
 }
@@ -55,7 +55,8 @@ fn the_unit_allows_a_whole_drain_and_every_connection_keeps_every_log_line_and_l
 
 #[test]
 fn the_environment_file_describes_every_variable_and_sets_none() {
-    let file = fs::read_to_string(repository("contrib/debian/plantd.env")).expect("reads");
+    let file =
+        fs::read_to_string(repository("contrib/debian/plantd.env")).expect("a file can be read");
     let mut described = BTreeSet::new();
     for line in file.lines().filter(|line| !line.is_empty()) {
         let comment = line.strip_prefix('#').unwrap_or_else(|| panic!("{line} is in force"));
@@ -68,6 +69,7 @@ fn the_environment_file_describes_every_variable_and_sets_none() {
     let mut known = variables();
     known.insert("PLANTD_BACKUP_URL".to_owned());
     assert_eq!(described, known);
-    let script = fs::read_to_string(repository("contrib/debian/nightly-backup")).expect("reads");
+    let script = fs::read_to_string(repository("contrib/debian/nightly-backup"))
+        .expect("a file can be read");
     assert!(script.contains("${PLANTD_BACKUP_URL:-"));
 }

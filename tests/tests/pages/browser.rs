@@ -17,13 +17,13 @@ pub(crate) fn run(script: &str, server: &mut TestServer) {
         .env("OUTPUT_FOLDER", env!("CARGO_TARGET_TMPDIR"));
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut node = node.spawn().expect("node starts");
-    let mut answers = node.stdin.take().expect("its standard input");
-    let orders = BufReader::new(node.stdout.take().expect("its standard output"));
+    let mut answers = node.stdin.take().expect("standard input is a pipe");
+    let orders = BufReader::new(node.stdout.take().expect("standard output is a pipe"));
     for order in orders.lines() {
         let answer = carry_out(&order.expect("UTF-8"), server);
         writeln!(answers, "{answer}").expect("the script reads the answer");
     }
-    let output = node.wait_with_output().expect("it ends");
+    let output = node.wait_with_output().expect("the script ends");
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

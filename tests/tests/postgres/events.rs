@@ -82,14 +82,14 @@ async fn a_writer_whose_number_was_given_up_takes_another_one() {
     assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [8]);
     assert!(!late.is_finished());
     other.give_up();
-    let late = late.await.expect("it is created");
+    let late = late.await.expect("the plant is created");
     assert!(late > early, "{late:?} is not later than {early:?}");
     let events = page_of_events(&repository, EventsAfter::Oldest).await;
     let events: Vec<_> =
         events.iter().map(|event| (event.kind, event.id.get(), event.revision())).collect();
     assert_eq!(events, [(EventKind::Created, 8, early), (EventKind::Created, 7, late)]);
     assert_eq!(count(&repository).await, 2);
-    let stored = get(&repository, 7).await.expect("it is there");
+    let stored = get(&repository, 7).await.expect("the plant exists");
     assert_eq!(stored.revision, late);
 }
 
@@ -173,7 +173,7 @@ async fn a_follower_of_one_server_sees_the_changes_made_through_any() {
         };
         let writer = if id % 3 == 0 { &one } else { &other };
         let revision = create(writer, id).await;
-        let page = following.await.expect("it waits");
+        let page = following.await.expect("the follower does not panic");
         let seen: Vec<_> =
             page.events.iter().map(|event| (event.revision(), event.id.get())).collect();
         assert_eq!(seen, [(revision, id)]);
@@ -191,7 +191,7 @@ async fn a_cursor_of_a_group_that_a_failover_has_lost_is_refused() {
     let first = create(&repository, 1).await;
     create(&repository, 2).await;
     let last = EventsAfter::Cursor(repository.newest_event().await.expect("reads"));
-    repository.events(last, 10).await.expect("it is there");
+    repository.events(last, 10).await.expect("the plant exists");
     // Another group takes the number.
     schema.query("UPDATE SCHEMA.events SET group_id = '\\x01' WHERE 2 = ANY(ids)");
     let lost = repository.events(last, 10).await;

@@ -140,7 +140,7 @@ fn while_postgres_takes_no_writes_readyz_says_so_until_that_is_repaired() {
         assert!(said.contains("database") && said.contains("nothing was written"), "{said}");
         // The only requests are to /readyz, until it answers 200.
         for _ in 0..2 {
-            assert!(!is_ready(&client), "it is ready");
+            assert!(!is_ready(&client), "the server is ready");
         }
         tables.query(mend);
         wait_until("/readyz to say yes", || is_ready(&client));

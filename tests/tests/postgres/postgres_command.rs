@@ -39,8 +39,8 @@ fn refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
     let folder = folder();
     let data = folder.path().join("data");
     let said = launch.clone().data(&data).assert_refused(exit_code, words);
-    assert!(!said.contains(PASSWORD), "the password is told: {said}");
-    assert!(!data.exists(), "it made a folder");
+    assert!(!said.contains(PASSWORD), "the message shows the password: {said}");
+    assert!(!data.exists(), "the program made a folder");
     said
 }
 
@@ -189,7 +189,7 @@ fn the_first_start_makes_a_folder_for_its_token_alone() {
     let server = TestServer::start_with(launch);
     assert_eq!(mode(server.data()), 0o700);
     let mut files: Vec<_> = fs::read_dir(server.data())
-        .expect("a folder")
+        .expect("a folder can be read")
         .map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"))
         .collect();
     files.sort_unstable();
@@ -198,7 +198,8 @@ fn the_first_start_makes_a_folder_for_its_token_alone() {
     for name in files {
         assert_eq!(mode(&server.data().join(name)), 0o600);
     }
-    let token = fs::read_to_string(server.data().join("first-run-token")).expect("reads");
+    let token =
+        fs::read_to_string(server.data().join("first-run-token")).expect("a file can be read");
     let client = server.client().with_token(token.trim());
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
 }
@@ -300,17 +301,17 @@ fn a_server_ends_in_order_even_while_postgres_is_away() {
             connection.receive().assert_error(503, 5003);
             cluster.start_again();
         }
-        assert!(Connection::try_open(server.address()).is_err(), "it still listens");
+        assert!(Connection::try_open(server.address()).is_err(), "the server still listens");
     }
 }
 
 /// Writes a file that the server alone can read.
 #[track_caller]
 fn write_for_server(path: &Path, text: &str) {
-    fs::write(path, text).expect("it is written");
-    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
+    fs::write(path, text).expect("a file can be written");
+    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("permissions can be set");
     if is_root() {
-        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root gives away what it has");
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("the owner can be changed");
     }
 }
 
@@ -395,7 +396,7 @@ fn a_refusal_by_postgres_is_reported_with_what_to_do() {
 fn a_file_without_certificates_ends_with_78_and_is_named() {
     let folder = folder();
     let path = folder.path().join("none.pem");
-    fs::write(&path, "nothing\n").expect("it is written");
+    fs::write(&path, "nothing\n").expect("a file can be written");
     let path = path.to_str().expect("UTF-8");
     let url = format!("postgres://plantd:{PASSWORD}@127.0.0.1:1/plants?sslrootcert={path}");
     let launch = Launch::new().postgres(&url, "plants").arguments(["migrate"]);

@@ -130,14 +130,14 @@ impl Resting {
     #[track_caller]
     pub(crate) fn commit(self) {
         self.of_session("pg_cancel_backend(pid)");
-        self.end.join().expect("it ends").expect("it is committed");
+        self.end.join().expect("the session does not panic").expect("the transaction is committed");
     }
 
     /// Rolls the transaction back.
     #[track_caller]
     pub(crate) fn give_up(self) {
         self.of_session("pg_terminate_backend(pid)");
-        self.end.join().expect("it ends").expect_err("it is taken back");
+        self.end.join().expect("the session does not panic").expect_err("it is taken back");
     }
 }
 
@@ -188,7 +188,7 @@ pub(crate) async fn create(repository: &PostgresRepository, id: i64) -> Revision
 }
 
 pub(crate) async fn delete(repository: &PostgresRepository, id: i64) {
-    repository.delete(PlantId::from(id), Preconditions::default()).await.expect("it is there");
+    repository.delete(PlantId::from(id), Preconditions::default()).await.expect("the plant exists");
 }
 
 pub(crate) async fn get(repository: &PostgresRepository, id: i64) -> Option<StoredPlant> {
@@ -207,7 +207,8 @@ pub(crate) fn keeping(events: u64) -> EventRetention {
 /// The position after the event with this revision.
 pub(crate) async fn position(repository: &PostgresRepository, revision: Revision) -> EventsAfter {
     let events = page_of_events(repository, EventsAfter::Oldest).await;
-    let event = events.iter().find(|event| event.revision() == revision).expect("it is kept");
+    let event =
+        events.iter().find(|event| event.revision() == revision).expect("the event is kept");
     EventsAfter::Cursor(event.cursor)
 }
 
@@ -244,7 +245,7 @@ pub(crate) async fn list(
         if next.is_none() {
             return (all, pages);
         }
-        assert!(next > after, "it goes back from {after:?} to {next:?}");
+        assert!(next > after, "the list goes back from {after:?} to {next:?}");
         after = next;
     }
     unreachable!("pages have no end")

@@ -243,7 +243,7 @@ async fn counts_of_tags_stay_exact_when_another_server_changes_the_row_of_a_writ
     });
     wait_until_blocked(&schema, "UPDATE");
     other.commit();
-    put.await.expect("a put").expect("it is carried out");
+    put.await.expect("a put").expect("the put is carried out");
     check_tags(&schema, &repository).await;
     assert_eq!(repository.count(Some("c")).await.expect("counts"), 1);
 }
@@ -256,7 +256,7 @@ async fn lost_counts_of_tags_are_recounted_by_migrate() {
     schema.query("TRUNCATE SCHEMA.tag_counts, SCHEMA.tag_changes, SCHEMA.counters");
     assert!(!schema.migrate().await);
     check_tags(&schema, &repository).await;
-    repository.delete(PlantId::from(0), Preconditions::default()).await.expect("it is there");
+    repository.delete(PlantId::from(0), Preconditions::default()).await.expect("the plant exists");
     check_tags(&schema, &repository).await;
 }
 

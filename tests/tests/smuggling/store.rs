@@ -52,7 +52,7 @@ pub(crate) fn assert_untouched(client: &Client, case: &Case, may_create: bool) {
     assert_eq!(plants, untouched, "{}: something was smuggled in", case.name);
     if let Some(created) = created {
         assert_eq!(created, NewPlant::new(CREATED, "Rosa", None), "{}", case.name);
-        assert!(may_create, "{}: it created a plant", case.name);
+        assert!(may_create, "{}: the case created a plant", case.name);
         client.delete(CREATED).assert_no_content();
     }
 }

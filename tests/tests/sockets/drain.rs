@@ -50,7 +50,7 @@ fn after_each_ending_signal_the_server_is_not_ready_and_still_serves_for_the_del
         half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);
         assert_eq!(server.process().wait_for_exit().code(), Some(0));
-        assert!(Connection::try_open(server.address()).is_err(), "it still listens");
+        assert!(Connection::try_open(server.address()).is_err(), "the server still listens");
 
         server.restart();
         for (id, name) in [(1, "Rosa"), (2, "Abies"), (3, "Quercus")] {
@@ -104,7 +104,7 @@ fn requests_in_flight_and_those_pipelined_after_them_are_answered_after_the_list
         server.process().send_terminate();
         wait_for_refusal(&server);
         resting.assert_closed();
-        assert!(server.process().is_running(), "it did not wait for the requests");
+        assert!(server.process().is_running(), "the server did not wait for the requests");
         half_sent.send(rest);
         half_sent.receive().assert_plant("Rosa", None);
         half_sent.assert_closed();

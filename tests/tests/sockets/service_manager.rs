@@ -23,7 +23,7 @@ impl Manager {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("a socket can be made");
-        socket.set_read_timeout(Some(DEADLINE)).expect("it can wait");
+        socket.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         Self { socket, path, _folder: folder }
     }
 
@@ -38,10 +38,10 @@ impl Manager {
     /// Asserts that no message waits.
     #[track_caller]
     fn assert_silence(&self) {
-        self.socket.set_nonblocking(true).expect("it need not wait");
+        self.socket.set_nonblocking(true).expect("the mode of the socket can be set");
         let heard = self.socket.recv(&mut [0; MESSAGE_MAX_BYTES]);
         assert_eq!(heard.map_err(|cause| cause.kind()), Err(ErrorKind::WouldBlock));
-        self.socket.set_nonblocking(false).expect("it can wait again");
+        self.socket.set_nonblocking(false).expect("the mode of the socket can be set");
     }
 }
 
@@ -63,7 +63,7 @@ fn a_service_manager_hears_when_the_server_is_ready_and_when_the_drain_begins() 
 fn a_service_manager_hears_nothing_of_a_start_that_fails() {
     let manager = Manager::listen();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = taken.local_addr().expect("it has an address").to_string();
+    let address = taken.local_addr().expect("the socket has an address").to_string();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let launch = Launch::new().data(&folder.path().join("data"));
     let launch = launch.environment("NOTIFY_SOCKET", &manager.path);
@@ -87,7 +87,7 @@ fn a_service_manager_that_is_gone_does_not_keep_the_server_from_serving() {
 fn a_service_manager_that_has_stalled_does_not_keep_the_server_from_serving_and_draining() {
     let manager = Manager::listen();
     let other = UnixDatagram::unbound().expect("a socket can be made");
-    other.set_nonblocking(true).expect("it need not wait");
+    other.set_nonblocking(true).expect("the mode of the socket can be set");
     while other.send_to(b"full", &manager.path).is_ok() {}
     let launch = Launch::new().environment("NOTIFY_SOCKET", &manager.path);
     let mut server = TestServer::start_with(launch);
@@ -100,7 +100,7 @@ fn a_service_manager_hears_at_an_abstract_socket() {
     let name = format!("plantd-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let socket = UnixDatagram::bind_addr(&address).expect("the name is free");
-    socket.set_read_timeout(Some(DEADLINE)).expect("it can wait");
+    socket.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
     let launch = Launch::new().environment("NOTIFY_SOCKET", format!("@{name}"));
     let _server = TestServer::start_with(launch);
     let mut message = [0; MESSAGE_MAX_BYTES];

@@ -180,7 +180,7 @@ fn import_and_export_move_plants_over_tls_when_they_trust_the_authority() {
     let url = format!("https://{}", server.address());
     let rows = "{\"id\":1,\"name\":\"Rosa\"}\n{\"id\":2,\"name\":\"Abies\"}\n";
     let path = site.folder.path().join("plants.ndjson");
-    fs::write(&path, rows).expect("it is written");
+    fs::write(&path, rows).expect("a file can be written");
     let roots = roots(&site);
     let import = Launch::new().arguments(["import", "--url", &url, path.to_str().expect("UTF-8")]);
     let export = |url: &str, roots: &str| {
@@ -254,7 +254,7 @@ fn a_certificate_that_changes_is_shown_to_new_connections_and_the_open_ones_go_o
 #[track_caller]
 fn assert_key_is_not_told(key: &str, said: &str) {
     for secret in key.lines().filter(|line| !line.starts_with("-----")) {
-        assert!(!said.contains(secret), "the key is told: {said}");
+        assert!(!said.contains(secret), "the message shows the key: {said}");
     }
 }
 
@@ -280,7 +280,7 @@ fn broken_files_leave_the_last_certificate_in_force_and_the_log_says_so() {
         }
     };
     break_with(&|| replace_file(&chain_path(folder), "no certificate"));
-    break_with(&|| fs::remove_file(chain_path(folder)).expect("it is there"));
+    break_with(&|| fs::remove_file(chain_path(folder)).expect("a file can be removed"));
     break_with(&|| replace_file(&chain_path(folder), &another.chain));
     break_with(&|| replace_file(&key_path(folder), "-----BEGIN PRIVATE KEY-----\nAAAA\n"));
 
@@ -316,7 +316,7 @@ fn check_refusal(site: &Site, exit_code: i32, file: &Path, word: &str) {
     let launch = Launch::new().tls(site.folder.path()).data(&data);
     let said = launch.assert_refused(exit_code, &[file.to_str().expect("UTF-8"), word]);
     assert_key_is_not_told(&site.certificate.key, &said);
-    assert!(!data.exists(), "it made the folder");
+    assert!(!data.exists(), "the server made the folder");
 }
 
 #[test]
@@ -328,11 +328,11 @@ fn unusable_files_end_a_start_and_the_message_says_what_to_do() {
     let another = site.authority.issue();
 
     for (path, good) in [(&chain, good_chain), (&key, good_key)] {
-        fs::remove_file(path).expect("it is there");
+        fs::remove_file(path).expect("a file can be removed");
         check_refusal(&site, IO, path, "check the path");
         fs::create_dir(path).expect("a folder can be made");
         check_refusal(&site, CONFIGURATION, path, "is not a file");
-        fs::remove_dir(path).expect("it is empty");
+        fs::remove_dir(path).expect("a folder can be removed");
         // The server does not wait for a pipe.
         make_pipe(path);
         check_refusal(&site, CONFIGURATION, path, "is not a file");
@@ -389,7 +389,7 @@ fn keys_are_accepted_in_every_usual_format() {
         let names = "subjectAltName=IP:127.0.0.1";
         let request = ["req", "-x509", "-key", "made.pem", "-out", "fullchain.pem"];
         openssl(&[&request[..], &["-subj", "/CN=plants", "-addext", names]].concat());
-        let text = fs::read_to_string(key_path(folder.path())).expect("it is there");
+        let text = fs::read_to_string(key_path(folder.path())).expect("a file can be read");
         assert!(text.starts_with(begins_with), "another form than the test wants");
 
         let server = TestServer::start_with(Launch::new().tls(folder.path()));
@@ -419,7 +419,7 @@ fn a_key_that_others_can_read_causes_a_warning_whose_advice_helps() {
     let site = Site::new();
     let key = key_path(site.folder.path());
     for (mode, is_warned_of) in [(0o600, false), (0o640, false), (0o644, true), (0o602, true)] {
-        fs::set_permissions(&key, Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(&key, Permissions::from_mode(mode)).expect("permissions can be set");
         let mut server = site.start_tls();
         assert_eq!(server.terminate().code(), Some(0));
         let log = server.stderr();
@@ -456,7 +456,7 @@ fn a_certificate_without_a_key_is_refused_and_so_is_tls_on_a_unix_socket() {
         (unix.tls(folder), CONFIGURATION, &["TCP"]),
     ] {
         launch.assert_refused(exit_code, words);
-        assert!(!data.exists(), "it made the folder");
+        assert!(!data.exists(), "the server made the folder");
     }
     // The certificate may come from the environment and the key from a flag.
     let mut process = certificate.arguments(["--tls-key", key]).spawn();

@@ -36,11 +36,11 @@ fn check_serves(server: &TestServer, id: i64) {
 
 /// Fills the queue of a socket on which nothing accepts connections.
 fn fill(path: &Path) -> Vec<Socket> {
-    let address = SockAddr::unix(path).expect("it is short enough");
+    let address = SockAddr::unix(path).expect("the path is short enough");
     let mut waiting = Vec::new();
     loop {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket can be made");
-        socket.set_nonblocking(true).expect("it is ours");
+        socket.set_nonblocking(true).expect("the mode of the socket can be set");
         match socket.connect(&address) {
             Ok(()) => waiting.push(socket),
             Err(cause) => {
@@ -108,11 +108,11 @@ fn a_socket_with_a_listener_is_in_use_even_if_the_listener_is_too_busy_to_accept
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {
     let (path, folder) = socket();
-    fs::write(&path, "precious").expect("it is written");
+    fs::write(&path, "precious").expect("a file can be written");
     check_refusal(&path, "no socket");
-    assert_eq!(fs::read_to_string(&path).expect("it is there"), "precious");
+    assert_eq!(fs::read_to_string(&path).expect("a file can be read"), "precious");
 
-    fs::remove_file(&path).expect("it is there");
+    fs::remove_file(&path).expect("a file can be removed");
     fs::create_dir(&path).expect("a folder can be made");
     check_refusal(&path, "no socket");
     assert!(path.is_dir());
@@ -120,7 +120,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
     // The target of a link may belong to another user, even if nothing listens there.
     let left_behind = folder.path().join("left behind");
     drop(UnixListener::bind(&left_behind).expect("a socket can be made"));
-    fs::remove_dir(&path).expect("it is empty");
+    fs::remove_dir(&path).expect("a folder can be removed");
     symlink(&left_behind, &path).expect("a link can be made");
     check_refusal(&path, "no socket");
     assert!(path.is_symlink() && is_socket(&left_behind));
@@ -138,7 +138,7 @@ fn a_path_in_a_missing_folder_is_refused_and_so_is_one_too_long_for_a_socket() {
         let by_environment = Launch::new().environment("PLANTD_LISTEN", &listen);
         for (launch, exit_code) in [(by_flag, USAGE), (by_environment, CONFIGURATION)] {
             launch.data(&data).assert_refused(exit_code, &["listen", "107 bytes", length]);
-            assert!(!data.exists(), "it made the folder");
+            assert!(!data.exists(), "the server made the folder");
         }
     }
     let rest = 107 - folder.path().as_os_str().len() - 1;
@@ -200,7 +200,7 @@ fn connections_that_are_not_accepted_yet_when_the_signal_arrives_are_answered() 
 fn a_socket_that_another_process_has_made_meanwhile_stays() {
     let (path, folder) = socket();
     let mut server = TestServer::start_with(unix_launch(&path));
-    fs::rename(&path, folder.path().join("moved")).expect("it can be renamed");
+    fs::rename(&path, folder.path().join("moved")).expect("a file can be renamed");
     let _other = UnixListener::bind(&path).expect("a socket can be made");
     assert_eq!(server.terminate().code(), Some(0));
     assert!(is_socket(&path), "the socket of another process was removed");
@@ -234,7 +234,7 @@ fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_
     let rows: String =
         (2..40_000).map(|id| format!("{{\"id\":{id},\"name\":\"Rosa canina {id}\"}}\n")).collect();
     let rows = format!("{row}\n{rows}");
-    fs::write(folder.path().join("plants.ndjson"), &rows).expect("writes");
+    fs::write(folder.path().join("plants.ndjson"), &rows).expect("a file can be written");
     run(&["import", "plants.ndjson"], 0);
     assert_eq!(run(&["get", "1"], 0).0, format!("{row}\n"));
     assert_eq!(run(&["list", "--limit", "1"], 0).0, format!("{row}\n"));
@@ -243,7 +243,7 @@ fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_
     assert_eq!(run(&["health"], 0), (String::new(), String::new()));
     assert!(run(&["backup", "plants.backup"], 0).1.contains(": 39,999 plants"));
     let wrong = folder.path().join("token");
-    fs::write(&wrong, "another-token-than-that").expect("writes");
+    fs::write(&wrong, "another-token-than-that").expect("a file can be written");
     let refused = run(&["get", "1", "--token-file", wrong.to_str().expect("UTF-8")], CONFIGURATION);
     assert!(refused.1.contains(&format!("{url} refuses the token")), "{refused:?}");
 
@@ -253,7 +253,7 @@ fn every_client_command_reaches_a_server_over_its_socket_and_says_what_is_wrong_
         drop(listener);
         assert!(run(&["health"], IO).1.contains(&format!("nothing listens at {url}")));
     }
-    fs::remove_file(&path).expect("it is there");
+    fs::remove_file(&path).expect("a file can be removed");
     let _silent = UnixListener::bind(&path).expect("a socket can be made");
     let is_not_ready = format!("{url} is not ready: it does not answer");
     assert!(run(&["health"], 1).1.contains(&is_not_ready));

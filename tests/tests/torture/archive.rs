@@ -17,7 +17,7 @@ use crate::SMALL_LIMITS;
 const SMALL_MERGES: &str = "archive-merge-interval-ms=return(50);pieces-of-a-merge=return(3)";
 
 /// The message of the panics.
-const PANIC: &str = "as a test wants it";
+const PANIC: &str = "the panic of a test";
 
 const ARCHIVE_THREAD: &str = "plant-archive";
 const MERGE_THREAD: &str = "plant-pieces";
@@ -48,7 +48,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let archive = folder.path().join("archive");
         let mut server = TestServer::start_with(launch(&archive, SMALL_MERGES));
         let url = format!("http://{}", server.address());
@@ -90,7 +90,7 @@ impl Stage {
     }
 
     fn pieces(&self) -> usize {
-        let names = fs::read_dir(self.archive()).expect("reads");
+        let names = fs::read_dir(self.archive()).expect("a folder can be read");
         let names = names.map(|entry| entry.expect("reads").file_name());
         names.filter(|name| name.to_string_lossy().ends_with(".wal")).count()
     }

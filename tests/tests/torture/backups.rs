@@ -112,7 +112,7 @@ fn back_up(server: &mut TestServer, file: &Path, chance: &mut Rng) -> (Option<Ma
     }
     let code = backup.wait_for_exit().code();
     let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
-    let beside = fs::read_dir(file.parent().expect("a folder")).expect("reads");
+    let beside = fs::read_dir(file.parent().expect("a folder can be read")).expect("reads");
     let unfinished = beside
         .map(|entry| entry.expect("reads").path())
         .find(|path| path.to_string_lossy().contains(&format!("{name}.")));
@@ -134,7 +134,7 @@ fn is_refused_unless_whole(unfinished: &Path) -> bool {
     let is_whole = verified.stdout().contains("whole up to");
     let has_refused = verified.stderr().contains("take another one");
     assert!(is_whole != has_refused, "{}{}", verified.stdout(), verified.stderr());
-    fs::remove_file(unfinished).expect("removes");
+    fs::remove_file(unfinished).expect("a file can be removed");
     has_refused
 }
 
@@ -147,14 +147,14 @@ fn restored(made: &Made, folder: &Path) -> Plants {
     let mut exported =
         Launch::new().arguments(["export", "--data"]).arguments([&data, &export]).spawn();
     exported.assert_exit_code(0);
-    fs::remove_dir_all(&data).expect("removes");
-    plants_in(&fs::read(&export).expect("reads"))
+    fs::remove_dir_all(&data).expect("a folder can be removed");
+    plants_in(&fs::read(&export).expect("a file can be read"))
 }
 
 #[test]
 fn each_backup_under_load_and_kills_is_the_store_at_its_position_or_is_refused() {
     let (mut chance, wanted) = (chance(), times(12, 500));
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let mut server = TestServer::start();
     let others = (0..OTHER_PLANTS).map(|id| {
         let name = format!("{} {id}", "Salix ".repeat(20));

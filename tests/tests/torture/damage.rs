@@ -100,8 +100,8 @@ impl Store {
 fn contents_of(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = files_below(&data.join("plants"));
     let content = |path: &PathBuf| {
-        let name = path.strip_prefix(data).expect("it is below").to_owned();
-        (name, fs::read(path).expect("reads"))
+        let name = path.strip_prefix(data).expect("the file is below the folder").to_owned();
+        (name, fs::read(path).expect("a file can be read"))
     };
     files.iter().map(content).collect()
 }
@@ -219,7 +219,7 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
     let status = verify.wait_for_exit();
     let said = verify.stdout() + &verify.stderr();
     assert!(matches!(status.code(), Some(1 | 74)), "{what}: {status}: {said}");
-    assert!(!said.trim().is_empty(), "{what}: it says nothing");
+    assert!(!said.trim().is_empty(), "{what}: verify says nothing");
 
     let file = data.join("saved.ndjson");
     let words = [Path::new("export"), Path::new("--data"), data, &file];
@@ -235,7 +235,11 @@ fn check_repair(data: &Path, store: &Store, what: &str) -> usize {
         assert!(store.ever.contains(plant), "{what}: {plant:?} was never there");
     }
     if status.code() == Some(0) {
-        assert_eq!(saved.len(), store.ledger.len(), "{what}: some are left out in silence");
+        assert_eq!(
+            saved.len(),
+            store.ledger.len(),
+            "{what}: the export leaves out plants silently"
+        );
     }
     saved.len()
 }
@@ -254,7 +258,7 @@ struct Tally {
 impl Tally {
     /// Damages copies of a database that is not served, and starts a server on each.
     fn check(&mut self, store: &Store, was_killed: bool, damages: u32, chance: &mut Rng) {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let files = files_below(&store.server.data().join("plants"));
         let data = folder.path().join("data");
         let mut done = 0;
@@ -263,7 +267,7 @@ impl Tally {
             copy_folder(whole, &data);
             let file = chance.choice(&files).expect("some").strip_prefix(whole).expect("below");
             let path = data.join(file);
-            let before = fs::read(&path).expect("the file is there");
+            let before = fs::read(&path).expect("a file can be read");
             let is_stale = chance.u32(0..4) == 0;
             let stale = if is_stale { Damage::stale(chance, file, &before, store) } else { None };
             let damage = stale.unwrap_or_else(|| Damage::random(chance, &before));
@@ -278,8 +282,8 @@ impl Tally {
             } else if after.as_ref() != Some(&before) {
                 done += 1;
                 match &after {
-                    Some(bytes) => fs::write(&path, bytes).expect("writes"),
-                    None => fs::remove_file(&path).expect("removes"),
+                    Some(bytes) => fs::write(&path, bytes).expect("a file can be written"),
+                    None => fs::remove_file(&path).expect("a file can be removed"),
                 }
                 let what_of = format!("{what} of {} ({range:?})", file.display());
                 self.stale += u32::from(what == STALE);
@@ -290,7 +294,7 @@ impl Tally {
                     self.saved += check_repair(&data, store, &what_of);
                 }
             }
-            fs::remove_dir_all(&data).expect("removes");
+            fs::remove_dir_all(&data).expect("a folder can be removed");
         }
     }
 }
@@ -337,7 +341,7 @@ fn a_cursor_of_events_that_an_older_copy_of_the_database_lacks_is_refused() {
     };
     let old = create(&server, 0..PLANTS_BEFORE);
     assert_eq!(server.terminate().code(), Some(0));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let copy = folder.path().join("copy");
     copy_folder(server.data(), &copy);
     server.restart();
@@ -345,7 +349,7 @@ fn a_cursor_of_events_that_an_older_copy_of_the_database_lacks_is_refused() {
         .map(|id| create(&server, id..id + 1))
         .collect();
     server.kill();
-    fs::remove_dir_all(server.data()).expect("removes");
+    fs::remove_dir_all(server.data()).expect("a folder can be removed");
     copy_folder(&copy, server.data());
     server.restart();
     let client = server.client();
@@ -377,7 +381,7 @@ fn damage_under_a_running_server_causes_errors_and_never_a_wrong_answer() {
 
     for path in files_below(&server.data().join("plants/tables")) {
         // Written in place, because the server has the file open.
-        let file = File::options().write(true).open(&path).expect("the file is there");
+        let file = File::options().write(true).open(&path).expect("a file can be opened");
         let length = usize::try_from(file.metadata().expect("a file").len()).expect("small");
         file.write_all_at(&vec![0; length], 0).expect("writes");
     }

@@ -19,7 +19,7 @@ use plantd_tests::{
 use crate::{Ordeal, SMALL_LIMITS, Totals, archive};
 
 /// The message of the panics.
-const PANIC: &str = "as a test wants it";
+const PANIC: &str = "the panic of a test";
 
 /// Forgets old events all the time.
 const KEEP_EVENTS: &str = "16";
@@ -190,7 +190,7 @@ fn while_written(ordeal: &mut Ordeal, disturb: impl FnOnce(&mut TestServer)) -> 
     thread::scope(|scope| {
         let reading = scope.spawn(|| read_until_gone(&client));
         let told = ordeal.disturb(disturb);
-        ordeal.ledgers.see(&reading.join().expect("it reads"));
+        ordeal.ledgers.see(&reading.join().expect("the reader does not panic"));
         told
     })
 }
@@ -312,7 +312,7 @@ fn check_failure(server: &mut TestServer, faults: &str) {
     wait_until("the end", || !server.process().is_running());
     let took = panicked.elapsed();
     let limit = DRAIN_DELAY + DRAIN_TIMEOUT + Duration::from_secs(1);
-    assert!(took < limit, "{faults}: it took {took:?} to end");
+    assert!(took < limit, "{faults}: the server took {took:?} to end");
 }
 
 #[test]
@@ -359,12 +359,12 @@ fn a_kill_at_any_step_of_a_commit_and_of_the_openings_after_it_loses_nothing() {
         for point in steps.into_iter().map(|step| &RECOVERY[step]) {
             let faults = point.stops(&mut ordeal.chance);
             if kill_while_opened(ordeal.server.data(), *point, &faults) {
-                stopped_at.lock().expect("nobody has panicked").insert(point.name);
+                stopped_at.lock().expect("no thread has panicked").insert(point.name);
                 openings.fetch_add(1, Ordering::Relaxed);
             }
         }
     });
-    let stopped_at = stopped_at.into_inner().expect("nobody has panicked");
+    let stopped_at = stopped_at.into_inner().expect("no thread has panicked");
     for Point { name, .. } in &RECOVERY {
         assert!(stopped_at.contains(name), "no opening was killed at {name}");
     }
@@ -439,7 +439,7 @@ fn these_tests_disturb_every_fault_point_of_the_product() {
     let is_rust = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let mut points = BTreeSet::new();
     for path in sources.iter().filter(is_rust) {
-        let text = fs::read_to_string(path).expect("it is text");
+        let text = fs::read_to_string(path).expect("the source is UTF-8");
         let calls = text.split("fault::point(\"").skip(1);
         points.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
     }

@@ -64,13 +64,13 @@ impl Run {
     /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
     fn record(image: Option<&Path>, ledgers: &mut Ledgers, chance: &mut fastrand::Rng) -> Self {
         let writes = usize::try_from(times(150, 1_000)).expect("small");
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let launch = Launch::new()
             .faults(SMALL_LIMITS)
             .arguments(["--keep-events", "500", "--cache-mb", "2"])
             .under_strace(&trace, &STRACE);
-        let place = tempfile::tempdir().expect("a temporary folder");
+        let place = tempfile::tempdir().expect("a temporary folder can be made");
         if let Some(image) = image {
             copy_folder(image, place.path());
         }
@@ -239,7 +239,7 @@ fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
         if lost > 0 || tries == 0 {
             return lost;
         }
-        fs::remove_dir_all(left).expect("it was just made");
+        fs::remove_dir_all(left).expect("a folder can be removed");
     }
 }
 
@@ -334,7 +334,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut_in_the_start_after_a_kill() {
             server.kill();
         },
     );
-    let mut disk = disk.expect("it was loaded");
+    let mut disk = disk.expect("the load has begun");
     let calls = SystemCalls::read(&trace, server.process().id());
     disk.run(&calls, 0..calls.lines());
     disk.begin_trace();

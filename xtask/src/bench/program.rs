@@ -126,15 +126,15 @@ impl Program {
         let mut readable = [PollFd::new(stdout, PollFlags::IN)];
         ensure!(
             poll(&mut readable, Some(&Timespec::try_from(PATIENCE)?))? > 0,
-            "it is not ready after {PATIENCE:?}"
+            "the program is not ready after {PATIENCE:?}"
         );
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         program.ready_after = start.elapsed();
         let address = line.trim_end().rsplit_once(" listening on http://");
         let address = address.and_then(|(_, address)| address.parse().ok());
-        program.address =
-            address.with_context(|| format!("it printed {line:?} instead of its address"))?;
+        program.address = address
+            .with_context(|| format!("the program printed {line:?} instead of its address"))?;
         Ok(program)
     }
 
@@ -144,12 +144,15 @@ impl Program {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait()? {
-                ensure!(status.success(), "on SIGTERM it ended with {status} instead of 0");
+                ensure!(
+                    status.success(),
+                    "the program ended with {status} instead of 0 after SIGTERM"
+                );
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Err(anyhow!("it still runs {PATIENCE:?} after SIGTERM"))
+        Err(anyhow!("the program still runs {PATIENCE:?} after SIGTERM"))
     }
 
     /// Ends it with SIGKILL.
@@ -167,7 +170,7 @@ impl Program {
                 return Ok(());
             }
         }
-        Err(anyhow!("it still compacts after {PATIENCE:?}"))
+        Err(anyhow!("the program still compacts after {PATIENCE:?}"))
     }
 
     /// Its processor time, in ticks of 10 ms.

@@ -152,7 +152,7 @@ impl FaultyServer {
 }
 
 fn plants_of(server: &TestServer) -> PathBuf {
-    server.data().canonicalize().expect("it is there").join("plants")
+    server.data().canonicalize().expect("the folder exists").join("plants")
 }
 
 #[derive(Debug, Default)]
@@ -378,7 +378,7 @@ impl Known {
         let mut known = Self { launch, template, ledgers, files: BTreeSet::new() };
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
-        let data = folder.path().canonicalize().expect("it is there").join("data");
+        let data = folder.path().canonicalize().expect("the folder exists").join("data");
         known.lay(&data);
         let traced = format!("trace={}", CALLS_OF_A_START.join(","));
         let launch = known.launch.clone().under_strace(&trace, &["-s", "4096", "-e", &traced]);
@@ -408,7 +408,7 @@ impl Known {
     fn check(&self, fault: &Fault) -> (bool, bool) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
-        let data = folder.path().canonicalize().expect("it is there").join("data");
+        let data = folder.path().canonicalize().expect("the folder exists").join("data");
         self.lay(&data);
         let options = fault.options(self.files.iter().map(|file| data.join(file)));
         let launch = self.launch.clone().under_strace(&trace, &options);

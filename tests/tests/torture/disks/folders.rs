@@ -62,12 +62,12 @@ impl Stage {
 /// Gives a file to the user who is subject to file permissions.
 fn own(path: &Path) {
     if is_root() {
-        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may give files away");
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("the owner can be changed");
     }
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions can be set");
 }
 
 const OWNER: &[&str] = &["check who owns", "and who owns it"];
@@ -104,10 +104,10 @@ fn a_folder_without_permission_ends_with_74_and_says_who_to_ask() {
     ];
     for (path, mode) in cases {
         let path = data.join(path);
-        let before = fs::metadata(&path).expect("it is there").permissions();
+        let before = fs::metadata(&path).expect("a file has metadata").permissions();
         set_mode(&path, mode);
         assert_refused(&stage.launch, &data, OWNER);
-        fs::set_permissions(&path, before).expect("it is ours");
+        fs::set_permissions(&path, before).expect("permissions can be set");
         stage.assert_unharmed(&data);
     }
     Report {
@@ -144,7 +144,7 @@ fn a_folder_of_another_user_ends_with_74_and_says_who_to_ask() {
     }
     // Only root can give files away, but these belong to root everywhere.
     for folder in ["/root", "/etc"].map(Path::new) {
-        assert_eq!(fs::metadata(folder).expect("it is there").uid(), 0);
+        assert_eq!(fs::metadata(folder).expect("a file has metadata").uid(), 0);
         assert_refused(&stage.launch, &folder.join("plants-of-a-test"), OWNER);
     }
 }
@@ -154,11 +154,11 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
     const PATH: &[&str] = &["check the path"];
     let stage = Stage::new();
     let file = stage.path("file");
-    fs::write(&file, "no folder").expect("it is written");
+    fs::write(&file, "no folder").expect("a file can be written");
     assert_refused(&stage.launch, &file, PATH);
     assert_refused(&stage.launch, &file.join("data"), PATH);
     assert_refused(&stage.launch, &file.join("data/within"), PATH);
-    assert_eq!(fs::read(&file).expect("it is there"), b"no folder");
+    assert_eq!(fs::read(&file).expect("a file can be read"), b"no folder");
 
     let (one, other) = (stage.path("one"), stage.path("other"));
     symlink(&one, &other).expect("a link can be made");
@@ -174,11 +174,11 @@ fn a_path_that_leads_to_no_folder_ends_with_74_and_names_it() {
     let data = stage.used("data");
     for name in ["lock", "journal.0", "manifest", "tables/000000000001/db"] {
         let (path, aside) = (data.join("plants").join(name), stage.path("aside"));
-        fs::rename(&path, &aside).expect("it can be renamed");
+        fs::rename(&path, &aside).expect("a file can be renamed");
         fs::create_dir(&path).expect("a folder can be made");
         assert_refused(&stage.launch, &data, PATH);
-        fs::remove_dir(&path).expect("it is empty");
-        fs::rename(&aside, &path).expect("it can be renamed");
+        fs::remove_dir(&path).expect("a folder can be removed");
+        fs::rename(&aside, &path).expect("a file can be renamed");
         stage.assert_unharmed(&data);
     }
 }
@@ -206,17 +206,17 @@ fn a_tokens_file_that_cannot_be_read_ends_with_74_and_one_that_is_no_file_with_7
     symlink(&other, &one).expect("a link can be made");
     symlink(&one, &tokens).expect("a link can be made");
     assert_ends(&launch, IO, &tokens, OWNER);
-    fs::remove_file(&tokens).expect("it is ours");
+    fs::remove_file(&tokens).expect("a file can be removed");
 
-    fs::write(&tokens, r#"{"tokens":[]}"#).expect("it is written");
+    fs::write(&tokens, r#"{"tokens":[]}"#).expect("a file can be written");
     own(&tokens);
     set_mode(&tokens, 0o000);
     assert_ends(&launch, IO, &tokens, OWNER);
-    fs::remove_file(&tokens).expect("it is ours");
+    fs::remove_file(&tokens).expect("a file can be removed");
 
     fs::create_dir(&tokens).expect("a folder can be made");
     assert_ends(&launch, CONFIGURATION, &tokens, &["is not a file"]);
-    fs::remove_dir(&tokens).expect("it is empty");
+    fs::remove_dir(&tokens).expect("a folder can be removed");
 
     // A folder in which the first token cannot be saved.
     let closed = stage.make("own/closed");

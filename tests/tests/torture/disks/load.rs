@@ -118,7 +118,7 @@ impl Progress {
             server.process().assert_exit_code(IO);
             let ended_after = first.elapsed();
             let limit = DRAIN_DELAY + DRAIN_TIMEOUT + SLACK;
-            assert!(ended_after < limit, "it took {ended_after:?}");
+            assert!(ended_after < limit, "the process took {ended_after:?} to end");
             Failed { not_ready_after, ended_after }
         });
         self.stop.store(true, Ordering::Relaxed);

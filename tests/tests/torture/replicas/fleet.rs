@@ -130,7 +130,7 @@ impl Probes {
     /// Sends a PUT of this plant to a server that is killed during the request.
     pub(super) fn put_without_hope(&self, client: &Client, id: i64) {
         let plant = NewPlant::new(id, PROBE_NAME, None);
-        self.in_doubt.lock().expect("nobody has panicked").insert(id, plant);
+        self.in_doubt.lock().expect("no thread has panicked").insert(id, plant);
         let (path, body) = (format!("/plants/{id}"), replacement_body(PROBE_NAME, None));
         let answer = client.try_send("PUT", &path, &[("content-type", "application/json")], &body);
         assert!(answer.is_err(), "nobody may know of it: {answer:?}");
@@ -147,16 +147,16 @@ impl Probes {
             }
         };
         let plant = NewPlant::new(id, PROBE_NAME, None);
-        fate.lock().expect("nobody has panicked").insert(id, plant);
+        fate.lock().expect("no thread has panicked").insert(id, plant);
         matches!(answer.status, 200 | 201)
     }
 
     /// Asserts that the plants have exactly the probes that the answers allow.
     fn assert_are(&self, plants: &Plants) {
-        let acknowledged = self.acknowledged.lock().expect("nobody has panicked");
-        let in_doubt = self.in_doubt.lock().expect("nobody has panicked");
+        let acknowledged = self.acknowledged.lock().expect("no thread has panicked");
+        let in_doubt = self.in_doubt.lock().expect("no thread has panicked");
         for (id, plant) in acknowledged.iter() {
-            assert_eq!(plants.get(id), Some(plant), "it was acknowledged");
+            assert_eq!(plants.get(id), Some(plant), "the probe was acknowledged");
         }
         for (id, plant) in plants {
             assert!([acknowledged.get(id), in_doubt.get(id)].contains(&Some(plant)), "{plant:?}");
@@ -297,7 +297,7 @@ impl Fleet {
             );
         }
         self.check();
-        done.expect("it has been done")
+        done.expect("the task is done")
     }
 
     /// Asserts that a random server has the plants of the ledgers, and that the log leads to these plants.

@@ -35,7 +35,7 @@ fn a_create_whose_events_are_forgotten_before_its_outcome_is_known_is_not_called
             cluster.query(&forgotten) == "t"
         });
         proxy.control.set_network(Network::Open);
-        creating.join().expect("it is answered")
+        creating.join().expect("the create is answered")
     });
     if answer.status != 200 {
         answer.assert_error(503, 5002);

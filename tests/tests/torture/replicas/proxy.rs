@@ -77,13 +77,14 @@ impl Proxy {
         let (end, is_over) = oneshot::channel();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         listener.set_nonblocking(true).expect("a socket can be told so");
-        let address = listener.local_addr().expect("it has an address");
+        let address = listener.local_addr().expect("the listener has an address");
         thread::spawn({
             let control = Arc::clone(&control);
             move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 runtime.expect("a runtime can be made").block_on(async {
-                    let listener = TcpListener::from_std(listener).expect("it is a socket");
+                    let listener =
+                        TcpListener::from_std(listener).expect("the listener is a socket");
                     tokio::select! {
                         () = take_connections(&listener, target, &control) => {}
                         _ = is_over => {}

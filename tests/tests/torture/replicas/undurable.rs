@@ -48,7 +48,7 @@ fn events_and_exports_never_show_a_change_that_a_promotion_loses() {
         primary.kill();
         standby.start_again();
         standby.promote();
-        showing.map(|showing| showing.join().expect("it asks"))
+        showing.map(|showing| showing.join().expect("the reader does not panic"))
     });
     wait_until("service to return", || reader.is_ready());
     client.read(1).assert_new_plant(1, "Rosa", None);
