@@ -29,7 +29,6 @@ use serde_json::{Map, Value};
 
 use crate::FuzzTarget;
 
-/// The targets that read bytes from clients.
 pub(crate) const TARGETS: [FuzzTarget; 13] = [
     FuzzTarget { name: "new_plant", check: check_new_plant },
     FuzzTarget { name: "plant", check: check_plant },
@@ -206,7 +205,6 @@ fn check_json_array(input: &[u8]) {
     }
 }
 
-/// The body without a byte order mark.
 fn without_mark(body: &[u8]) -> &[u8] {
     body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body)
 }
@@ -468,7 +466,6 @@ fn decoded_chunks_end(chunks: &[u8]) -> Result<Option<usize>, ()> {
     Ok(None)
 }
 
-/// A decoder of a connection.
 fn new_codec() -> Codec {
     thread_local! {
         // The config starts a clock, which only responses need, and which needs a runtime.

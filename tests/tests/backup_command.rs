@@ -75,7 +75,6 @@ fn run(launch: &Launch) -> Process {
     process
 }
 
-/// The names in a folder.
 fn names_in(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder)
         .expect("a folder can be read")
@@ -85,7 +84,6 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The names of the pieces in an archive.
 fn pieces_in(archive: &Path) -> Vec<String> {
     let mut names = names_in(archive);
     names.retain(|name| name.ends_with(".wal"));

@@ -34,7 +34,6 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// A file with this text.
 fn file(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, text).expect("a file can be written");
@@ -52,7 +51,6 @@ fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
     Launch::new().arguments([*subcommand, "--url", &url]).arguments(arguments)
 }
 
-/// Runs the command, and asserts its exit code.
 #[track_caller]
 fn run(launch: &Launch, exit_code: i32) -> Process {
     ended(launch.spawn(), exit_code)
@@ -128,7 +126,6 @@ fn difficult_plants() -> Vec<NewPlant> {
     plants
 }
 
-/// A server with these plants.
 fn server_with(plants: &[NewPlant]) -> TestServer {
     let server = TestServer::start();
     let answer = server.client().import(Format::Ndjson, "", Format::Ndjson.body(plants));

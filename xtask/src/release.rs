@@ -13,7 +13,6 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::{cargo, deb, packages};
 
-/// The program whose releases are made.
 const PACKAGE: &str = "plantd";
 
 /// The name of the file with the digests of all others.
@@ -53,7 +52,6 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the files, and returns their folder.
 fn make(workspace: &Metadata, tools: &Utf8Path) -> anyhow::Result<PathBuf> {
     let package = workspace.workspace_packages().into_iter().find(|it| it.name == PACKAGE);
     let version = &package.context("the workspace has no plantd")?.version;

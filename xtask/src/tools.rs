@@ -51,7 +51,6 @@ pub(crate) const PYTHON: Tool = Tool {
     proof: &["-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"],
 };
 
-/// Node 20 or newer.
 pub(crate) const NODE: Tool = Tool {
     program: "node",
     debian_package: "nodejs",
@@ -78,7 +77,6 @@ pub(crate) fn ensure(tools: &[Tool]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The path of a tool.
 pub(crate) fn find(tool: &Tool) -> anyhow::Result<PathBuf> {
     locate(tool).with_context(|| {
         format!("install `{}` (Debian package {})", tool.program, tool.debian_package)

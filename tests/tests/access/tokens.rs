@@ -19,7 +19,6 @@ use tempfile::TempDir;
 /// The id of a plant that no test creates.
 const NO_PLANT: i64 = -1;
 
-/// The beginning of a list.
 const LIST_HEAD: &str = "NAME";
 
 fn folder() -> TempDir {

@@ -18,7 +18,6 @@ const PLANTS: i64 = 3_000;
 /// copy would rarely show that.
 const COPIES: usize = 20;
 
-/// How many clients write.
 const WRITERS: usize = 3;
 
 /// A copy of the store at some moment after `cursor`.
@@ -28,14 +27,12 @@ struct PlantCopy {
 }
 
 impl PlantCopy {
-    /// A copy from an export.
     #[track_caller]
     fn by_export(client: &Client) -> Self {
         let answer = client.get("/plants/export");
         Self { cursor: answer.events_after(), plants: plants_in(&answer.body) }
     }
 
-    /// A copy from all pages of the list.
     #[track_caller]
     fn by_list(client: &Client) -> Self {
         let pages = client.list_pages("limit=1000");

@@ -17,7 +17,6 @@ use plantd_tests::{Answer, Client, Event};
 /// A stream without events gets a bookmark after this time.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Creates plants with these ids.
 #[track_caller]
 fn create_all(client: &Client, ids: impl IntoIterator<Item = i64>) {
     for id in ids {

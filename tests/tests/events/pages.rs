@@ -9,10 +9,8 @@ use plantd_tests::{
 
 use super::{changes, create_all, page};
 
-/// How many events a page has without `limit`.
 const PAGE_DEFAULT_EVENTS: i64 = 100;
 
-/// The most events that a page may have.
 const PAGE_MAX_EVENTS: i64 = 1000;
 
 #[track_caller]

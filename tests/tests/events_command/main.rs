@@ -44,7 +44,6 @@ fn lines_of_page(client: &Client, query: &str) -> String {
     events.iter().map(|event| event.get().to_owned() + "\n").collect()
 }
 
-/// The first text between two others.
 #[track_caller]
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before} in {text}"));

@@ -11,7 +11,6 @@ const LOST_CHANGES: &str = "plantd_archive_lost_changes_total";
 const ARCHIVED_REVISION: &str = "plantd_archived_revision";
 const WAITING_SECONDS: &str = "plantd_archive_waiting_seconds";
 
-/// A server with an archive.
 struct ArchivedServer {
     server: TestServer,
     archive: PathBuf,
@@ -41,7 +40,6 @@ impl ArchivedServer {
         Scrape::of(&self.server.client())
     }
 
-    /// The status of `/readyz`.
     #[track_caller]
     fn readiness(&self) -> u16 {
         self.server.client().get("/readyz").status

@@ -11,7 +11,6 @@ use plantd_tests::{
 /// A server has at most this many series, whatever its clients do.
 const MOST_SERIES: usize = 500;
 
-/// Sends a few requests of each kind.
 fn keep_busy(server: &TestServer) {
     let client = server.client();
     for id in 1..=20 {

@@ -25,7 +25,6 @@ fn assert_there(path: &Path) {
     assert!(path.exists(), "{} is missing", path.display());
 }
 
-/// The only instruction with this name.
 #[track_caller]
 fn only(name: &str) -> String {
     let mut found: Vec<_> = instructions().into_iter().filter(|(it, _)| it == name).collect();

@@ -50,7 +50,6 @@ impl Night {
         process
     }
 
-    /// The names in the folder for backups.
     fn names(&self) -> Vec<String> {
         let files = fs::read_dir(self.backups.path()).expect("a folder can be read");
         let names = files.map(|file| file.expect("reads").file_name().into_string());

@@ -17,7 +17,6 @@ const LAST_SECONDS: u64 = 5 + 1;
 /// The most connections, the descriptors for other files, and the connections of scrapers.
 const DESCRIPTORS: u64 = 32_768 + 128 + 64;
 
-/// The value of a setting in the unit.
 #[track_caller]
 fn setting(name: &str) -> String {
     let unit = fs::read_to_string(repository(UNIT)).expect("a file can be read");

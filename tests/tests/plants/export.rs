@@ -51,7 +51,6 @@ fn format_for(server: &TestServer, lines: &str) -> Format {
 /// The media type of the export for spreadsheets, which no other media range includes.
 const SPREADSHEET: &str = "text/vnd.plantd.spreadsheet";
 
-/// Asserts that `Vary` lists `Accept`.
 #[track_caller]
 fn assert_vary(answer: &Answer) {
     let vary = answer.header("vary").unwrap_or_default();

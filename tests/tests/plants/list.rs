@@ -4,10 +4,8 @@ use plantd_tests::{Answer, NewPlant, TestServer};
 
 use super::{TEXT_MAX_CHARACTERS, encode, nasty_texts, parameters, plant_all, send};
 
-/// How many plants a page has without `limit`.
 const PAGE_DEFAULT_PLANTS: usize = 100;
 
-/// The most plants that a page may have.
 const PAGE_MAX_PLANTS: usize = 1000;
 
 #[test]

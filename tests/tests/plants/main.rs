@@ -18,7 +18,6 @@ use plantd_tests::{Answer, Client, Counts, Format, NewPlant, TestServer, raw_req
 /// The largest JSON body and the longest row of an import, in bytes.
 const BODY_MAX_BYTES: usize = 65_536;
 
-/// The longest name and tag, in characters.
 const TEXT_MAX_CHARACTERS: usize = 255;
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -70,7 +69,6 @@ fn plant_all(client: &Client, plants: &[NewPlant]) {
     answer.assert_report(Counts { created: plants.len() as u64, ..Counts::default() });
 }
 
-/// All plants of the store.
 #[track_caller]
 fn listed(client: &Client) -> Vec<NewPlant> {
     client.list_all("limit=1000")

@@ -9,7 +9,6 @@ const ID: i64 = 1;
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "PATCH", "DELETE"];
 
-/// The outcome of a request with a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The request is carried out as without the condition.

@@ -4,10 +4,8 @@ use plantd_tests::{Answer, Client, NewPlant, TestServer, counted};
 
 use super::{TEXT_MAX_CHARACTERS, encode, listed, nasty_texts, parameters, plant_all, send};
 
-/// How many tags a page has without `limit`.
 const PAGE_DEFAULT_TAGS: usize = 100;
 
-/// The most tags that a page may have.
 const PAGE_MAX_TAGS: usize = 1000;
 
 /// Tags in the order of code points, which differs from that of a language, of UTF-16 and of folded text.

@@ -10,7 +10,6 @@ use super::plant_all;
 /// The memory of a connection without the buffered part of its answer, with the slack of the allocator.
 const CONNECTION_KIB: usize = 256;
 
-/// The budget of the test.
 const ANSWERS_MAX_BYTES: usize = 24 * 1024 * 1024;
 
 /// Fills a server with plants of the longest names and tags.

@@ -28,7 +28,6 @@ impl OnTables {
         Self { schema, user, server }
     }
 
-    /// One more server.
     fn another_server(&self) -> TestServer {
         TestServer::start_with(Launch::new().postgres(&self.user.url(), &self.schema))
     }

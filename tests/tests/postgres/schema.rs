@@ -55,7 +55,6 @@ impl Schema {
         format!("{refusal:#}")
     }
 
-    /// The message of a migration that is refused.
     pub(crate) async fn migrate_refusal(&self) -> String {
         let refusal = PostgresRepository::migrate(&self.config).await.expect_err("it must not");
         format!("{refusal:#}")
@@ -133,7 +132,6 @@ impl Resting {
         self.end.join().expect("the session does not panic").expect("the transaction is committed");
     }
 
-    /// Rolls the transaction back.
     #[track_caller]
     pub(crate) fn give_up(self) {
         self.of_session("pg_terminate_backend(pid)");

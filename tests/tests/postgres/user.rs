@@ -14,7 +14,6 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// A user without privileges.
     pub(crate) fn new(database: &Database) -> Self {
         let name = fresh_schema_name();
         database.query(&format!("CREATE ROLE {name}"));

@@ -15,7 +15,6 @@ use plantd_tests::{TOKEN, plant_body};
 use Expected::{BrokenChunks, Continue, Created, Empty, Error, Head, ImportError, Options, Read};
 use Then::{Closed, Kept, OldClosed, Unfinished};
 
-/// An expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The answer to a head that cannot be parsed: this status, and no body.
@@ -34,7 +33,6 @@ pub(crate) enum Expected {
     Head,
     /// 204, to an OPTIONS.
     Options,
-    /// 100.
     Continue,
 }
 
@@ -163,12 +161,10 @@ fn read_host(host: &str) -> String {
     format!("GET /plants/1 HTTP/1.1⏎{host}⏎{{auth}}⏎⏎")
 }
 
-/// A create.
 fn create(rest: &str) -> String {
     create_line("POST /plants HTTP/1.1", rest)
 }
 
-/// A create with this request line.
 fn create_line(line: &str, rest: &str) -> String {
     request(line, &format!("Content-Type: application/json⏎{rest}"))
 }
@@ -178,23 +174,19 @@ fn create_xml(rest: &str) -> String {
     request("POST /plants HTTP/1.1", &format!("Content-Type: application/xml⏎{rest}"))
 }
 
-/// A create in chunks.
 fn chunks(body: &str) -> String {
     create(&format!("Transfer-Encoding: chunked⏎⏎{body}"))
 }
 
-/// An import in chunks.
 fn import(body: &str) -> String {
     let lines = "Content-Type: application/x-ndjson⏎Transfer-Encoding: chunked⏎⏎";
     request("POST /plants/import HTTP/1.1", &format!("{lines}{body}"))
 }
 
-/// The same request with an invalid host.
 fn wrong_host(request: String) -> String {
     request.replacen("Host: plants", "Host: a b", 1)
 }
 
-/// The same request without its token.
 fn without_token(request: String) -> String {
     request.replacen("{auth}⏎", "", 1)
 }

@@ -29,13 +29,11 @@ fn head(bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A head whose longest line has this many bytes.
 fn head_with_line(bytes: usize) -> Vec<u8> {
     let line = format!("X: {}\r\n", "x".repeat(bytes - "X: \r\n".len()));
     raw_head("GET /livez", &line).into_bytes()
 }
 
-/// A head whose request line has this many bytes.
 fn head_with_request_line(bytes: usize) -> Vec<u8> {
     let target = "x".repeat(bytes - "GET / HTTP/1.1\r\n".len());
     raw_head(&format!("GET /{target}"), "").into_bytes()
@@ -45,7 +43,6 @@ fn head_with_lines(count: usize) -> Vec<u8> {
     raw_head("GET /livez", &"X: x\r\n".repeat(count - OWN_HEADER_LINES)).into_bytes()
 }
 
-/// A create whose body has this many bytes.
 fn create(bytes: usize) -> Vec<u8> {
     let plant = plant_body(100, "Rosa", None);
     create_request(&(" ".repeat(bytes - plant.len()) + &plant)).into_bytes()

@@ -67,7 +67,6 @@ fn under_load(
     created
 }
 
-/// Asserts that these plants exist.
 #[track_caller]
 fn assert_there(connect: impl Fn() -> io::Result<Connection>, ids: &[i64]) {
     // nginx closes a connection after 1,000 requests.

@@ -27,7 +27,6 @@ impl Manager {
         Self { socket, path, _folder: folder }
     }
 
-    /// Waits for the next message.
     #[track_caller]
     fn hear(&self) -> String {
         let mut message = [0; MESSAGE_MAX_BYTES];
@@ -35,7 +34,6 @@ impl Manager {
         String::from_utf8_lossy(&message[..length]).into_owned()
     }
 
-    /// Asserts that no message waits.
     #[track_caller]
     fn assert_silence(&self) {
         self.socket.set_nonblocking(true).expect("the mode of the socket can be set");

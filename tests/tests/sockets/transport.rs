@@ -52,7 +52,6 @@ impl Site {
         }
     }
 
-    /// A server with TLS.
     pub(crate) fn start_tls(&self) -> TestServer {
         TestServer::start_with(Launch::new().tls(self.folder.path()))
     }

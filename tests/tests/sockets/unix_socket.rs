@@ -15,7 +15,6 @@ use tempfile::TempDir;
 
 use crate::transport::{read_request, unix_launch};
 
-/// A path for a socket, and its folder.
 fn socket() -> (PathBuf, TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     (folder.path().join("plantd.sock"), folder)

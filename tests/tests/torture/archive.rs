@@ -16,7 +16,6 @@ use crate::SMALL_LIMITS;
 /// before a test notices that the archive hangs.
 const SMALL_MERGES: &str = "archive-merge-interval-ms=return(50);pieces-of-a-merge=return(3)";
 
-/// The message of the panics.
 const PANIC: &str = "the panic of a test";
 
 const ARCHIVE_THREAD: &str = "plant-archive";
@@ -42,7 +41,6 @@ pub(crate) const POINTS: [(&str, &str); 9] = [
 struct Stage {
     folder: TempDir,
     server: TestServer,
-    /// How often the plant was replaced.
     written: u64,
 }
 
@@ -63,7 +61,6 @@ impl Stage {
         self.folder.path().join("archive")
     }
 
-    /// Starts the server with these faults.
     fn start(&mut self, faults: &str) -> Client {
         self.server.restart_with(launch(&self.archive(), faults));
         self.server.client()
@@ -105,7 +102,6 @@ fn launch(archive: &Path, faults: &str) -> Launch {
         .environment("RUST_LOG", "warn,plant_store=info")
 }
 
-/// A fault at one of the [`POINTS`].
 fn fault((name, thread): (&str, &str), action: &str) -> String {
     let limits = if thread == MERGE_THREAD { SMALL_LIMITS } else { SMALL_MERGES };
     format!("{limits};{name}@{thread}={action}")

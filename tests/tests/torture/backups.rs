@@ -22,7 +22,6 @@ const IDS: i64 = 16;
 /// Plants that do not change. With them, a backup takes so long that kills interrupt it.
 const OTHER_PLANTS: i64 = 30_000;
 
-/// The longest time before a kill, in milliseconds.
 const MAX_KILL_MS: u64 = 150;
 
 /// The name of the plant that each revision wrote.
@@ -80,7 +79,6 @@ impl Writer {
     }
 }
 
-/// A backup that was made while the clients wrote.
 struct Made {
     file: PathBuf,
     /// The revision of its newest change.

@@ -27,10 +27,8 @@ const SHORT_PLANTS: i64 = 6_000;
 /// Plants that are created one by one at the end, each in its own group.
 const LAST_PLANTS: i64 = 5;
 
-/// A page, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// A filled database, and its expected plants.
 struct Store {
     server: TestServer,
     /// The plants as acknowledged.
@@ -96,7 +94,6 @@ impl Store {
     }
 }
 
-/// The files of the database in a data folder.
 fn contents_of(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = files_below(&data.join("plants"));
     let content = |path: &PathBuf| {
@@ -119,7 +116,6 @@ fn import(client: &Client, ledger: &mut Plants, plants: Vec<NewPlant>) {
     ledger.extend(plants.into_iter().map(|plant| (plant.id, plant)));
 }
 
-/// A damaged file.
 struct Damage {
     what: &'static str,
     /// The changed bytes; empty if the file was truncated or removed.

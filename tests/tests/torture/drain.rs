@@ -24,7 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client waits for a free port.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What one client saw until a connection was refused.
 struct Seen {
     /// The plants whose creates were acknowledged.
     acknowledged: Vec<i64>,

@@ -18,7 +18,6 @@ use plantd_tests::{
 
 use crate::{Ordeal, SMALL_LIMITS, Totals, archive};
 
-/// The message of the panics.
 const PANIC: &str = "the panic of a test";
 
 /// Forgets old events all the time.
@@ -35,7 +34,6 @@ const CLIENTS: i64 = 4;
 /// The most rows of an import: a few imports fill a segment of the write-ahead log.
 const MOST_ROWS: usize = 256;
 
-/// The number of changes before the first disturbance.
 const CHANGES_BEFORE: u64 = 1000;
 
 /// A fault point.
@@ -89,7 +87,6 @@ const COMMIT: [Point; 28] = [
     point("after-merge", COMPACTION_THREAD, 2),
 ];
 
-/// The steps of the close.
 const CLOSE: [Point; 3] = [
     point("before-last-flush", COMMIT_THREAD, 1),
     point("before-table-write", COMPACTION_THREAD, 1),
@@ -131,7 +128,6 @@ fn places<'a>(points: impl IntoIterator<Item = &'a Point>) -> usize {
     points.into_iter().map(|point| point.name).collect::<BTreeSet<_>>().len()
 }
 
-/// The fault point of requests.
 const HANDLER: &str = "in-handler";
 
 impl Point {

@@ -11,7 +11,6 @@ const CLIENTS: i64 = 12;
 /// The most rows of an import. Longer imports would take most of the time.
 pub(crate) const MOST_ROWS: usize = 64;
 
-/// The longest load before a kill, in milliseconds.
 const MAX_LOAD_MS: u64 = 400;
 
 /// Limits so small that every task of a group commit is frequent: every fourth server soon forgets events, and every

@@ -28,7 +28,6 @@ const CLOSE_SLACK: Duration = Duration::from_secs(10);
 /// The thread that syncs before anything is acknowledged.
 const COMMIT_THREAD: &str = "plant-commit";
 
-/// The duration of a sync on a slow disk.
 const SLOW_SYNC: Duration = Duration::from_millis(500);
 
 fn usize_of(number: u32) -> usize {
@@ -189,7 +188,6 @@ fn median_ratio(runs: &[CrowdRun], to: &[CrowdRun]) -> f64 {
     median(runs.iter().zip(to).map(|(run, to)| run.report.rate() / to.report.rate()))
 }
 
-/// The number of clients with the best median rate.
 fn best_number() -> u32 {
     let runs = in_turns(TRIED, SEARCH_ROUNDS, Duration::from_secs(4));
     let rates = runs.map(|runs| median_rate(&runs));
@@ -252,7 +250,6 @@ fn with_ten_times_the_clients_of_its_best_rate_the_server_goes_on() {
 /// How a client occupies a connection.
 #[derive(Clone, Copy, Debug)]
 enum Nuisance {
-    /// It sends nothing.
     Silent,
     /// It sends its first head byte by byte.
     SlowFirstHead,
@@ -276,7 +273,6 @@ impl Nuisance {
         Self::NotReading,
     ];
 
-    /// The number of such clients.
     fn clients(self) -> u32 {
         match self {
             Self::Silent | Self::SlowFirstHead | Self::SlowLaterHead | Self::SlowBody => {

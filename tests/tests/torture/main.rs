@@ -40,7 +40,6 @@ struct Ordeal {
     chance: Rng,
 }
 
-/// Counts of an ordeal.
 struct Totals {
     acknowledged: u64,
     followed: Followed,
@@ -109,7 +108,6 @@ impl Ordeal {
         self.followers.set_servers([self.server.address()]);
     }
 
-    /// Ends the server and verifies its folder.
     fn end(mut self) -> Totals {
         let followed = self.followers.end();
         assert_eq!(self.server.terminate().code(), Some(0), "{}", self.server.stderr());

@@ -31,7 +31,6 @@ const SHOWN_BYTES: &str = "9000000";
 
 const STRACE: [&str; 5] = ["-x", "-s", SHOWN_BYTES, "-e", TRACED];
 
-/// The trace of one run of a server.
 struct Run {
     /// The disk before the run.
     disk: Disk,
@@ -53,7 +52,6 @@ const ARCHIVE: &str = "archive";
 /// How often a run asks for the archived revision.
 const SCRAPES: usize = 5;
 
-/// An event that a follower got.
 struct ShownEvent {
     cursor: String,
     event: FollowedEvent,

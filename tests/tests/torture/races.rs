@@ -18,10 +18,8 @@ const CLIENTS: usize = 8;
 /// The plants that all clients work on.
 const PLANTS: i64 = 3;
 
-/// The longest run before a kill, in milliseconds.
 const MAX_RUN_MS: u64 = 250;
 
-/// The history of each plant.
 type Histories = BTreeMap<i64, Vec<Entry>>;
 
 /// The method, path and body of an operation.

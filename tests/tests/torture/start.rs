@@ -19,7 +19,6 @@ const KILLS_IN_A_ROW: u32 = 5;
 /// The longest load before the kill from which the starts must recover, in milliseconds.
 const MAX_LOAD_MS: u64 = 300;
 
-/// Counts of killed starts.
 #[derive(Default)]
 struct Kills {
     all: u32,

@@ -46,7 +46,6 @@ const BACKUPS: &str = "backups";
 /// Further rounds of long measurements add little.
 const LONG_ROUNDS_MAX: usize = 3;
 
-/// How often the memory of a command is read.
 const MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {

@@ -29,7 +29,6 @@ const BUSY: usize = 10;
 /// more.
 const WAITING: usize = 2_000;
 
-/// Room for all followers.
 const MAX_FOLLOWERS: &str = "4096";
 
 const ALONE: &str = "no followers";
@@ -200,14 +199,12 @@ impl Followers {
         self.leave_after(newest)
     }
 
-    /// Ends the followers after this event.
     fn leave_after(self, last: u64) -> anyhow::Result<Seen> {
         self.last.store(last, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the thread of the followers panicked"))?
     }
 }
 
-/// The number of the newest event.
 fn newest_event(address: SocketAddr) -> anyhow::Result<u64> {
     let mut client = Client::connect(address)?;
     client.send(&request("GET /events?after=now", "\r\n"), Instant::now())?;

@@ -143,7 +143,6 @@ impl Load {
         })
     }
 
-    /// Sends the requests of one thread.
     fn drive(
         &self,
         mut clients: Vec<Client>,
@@ -249,7 +248,6 @@ fn check_list(server: SocketAddr) -> anyhow::Result<()> {
 /// A connection with at most one outstanding request. Its socket blocks, but a load reads it only when it has bytes.
 pub(super) struct Client {
     stream: TcpStream,
-    /// When the request was due.
     due: Instant,
     /// The bytes of the last response so far.
     pub(super) received: Vec<u8>,

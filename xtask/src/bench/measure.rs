@@ -133,7 +133,6 @@ impl Results {
     }
 }
 
-/// The values divided by those at the same places.
 pub(super) fn quotients(values: Vec<f64>, divisors: Vec<f64>) -> Vec<f64> {
     values.into_iter().zip(divisors).map(|(value, divisor)| value / divisor).collect()
 }

@@ -42,7 +42,6 @@ pub(super) fn json(id: u64) -> String {
     format!(r#"{{"id":{id},"name":"{genus} {epithet}","tag":"{family}"}}"#)
 }
 
-/// Writes plants with these ids as NDJSON.
 pub(super) fn write_file(path: &Path, ids: impl Iterator<Item = u64>) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(context)?);

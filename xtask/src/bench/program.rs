@@ -155,7 +155,6 @@ impl Program {
         Err(anyhow!("the program still runs {PATIENCE:?} after SIGTERM"))
     }
 
-    /// Ends it with SIGKILL.
     pub(super) fn kill(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
     }
@@ -182,7 +181,6 @@ impl Program {
         Ok(ticks.sum::<Result<u64, _>>()?)
     }
 
-    /// Its peak memory.
     pub(super) fn memory_mb(&self) -> anyhow::Result<f64> {
         memory_mb(self.child.id())
     }

@@ -215,7 +215,6 @@ fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Res
     plot(options, "scale-growth", &variables, &head, &rows)
 }
 
-/// The disk space of a store, in bytes.
 pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<u64> {
     // Files may disappear during the walk, which `du` reports as an error.
     let mut du = Command::new("sh");

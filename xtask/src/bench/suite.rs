@@ -110,7 +110,6 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     draw(options, &results)
 }
 
-/// The targets of the medians.
 fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
     let ratios = |workload, other| results.ratios(workload, PLANTD, other);
     let p99s = |program| results.latencies(HALF_LOAD, program, 1);
@@ -193,7 +192,6 @@ pub(super) fn import_into_sqlite(
 /// Repeats what the write-ahead log does for a single create: one write within a file of fixed length, and one
 /// `fdatasync`.
 fn bare_writes(folder: &Path, duration: Duration) -> anyhow::Result<Measurement> {
-    /// The record of one plant.
     const RECORD: [u8; 120] = [b'p'; 120];
     const RECORDS: u64 = 70_000;
     let file = File::create(folder.join("bare-writes"))?;

@@ -24,7 +24,6 @@ use crate::{CHANGES_IN_MEMORY, SMALL_LIMITS};
 /// How many rounds of writes a fault with an unknown time gets to happen.
 const MOST_ROUNDS: u32 = 8;
 
-/// The number of concurrent servers.
 const AT_ONCE: usize = 4;
 
 /// The most tables that a server writes during the faults.

@@ -19,16 +19,13 @@ const LEAST_WAITING: u32 = 5;
 /// The number of waits for the standby that are canceled before the primary is killed.
 const ENDED_WAITS: u32 = 12;
 
-/// The longest freeze, in milliseconds.
 const LONGEST_MS: u64 = 8000;
 
 /// The id of the plant that two servers write in the first round. Each later round takes the next lower id.
 const CONTESTED: i64 = -1_000_000;
 
-/// How the primary ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// By a kill.
     Sudden,
     /// By a kill while the standby is away, so that only the primary has its newest writes.
     Lonely,

@@ -18,7 +18,6 @@ use test_postgres::{Database, fresh_schema_name};
 use super::log::{assert_leads_to, read_log};
 use super::replica::Replica;
 
-/// The number of servers.
 pub(super) const SERVERS: usize = 3;
 
 const CLIENTS: i64 = 12;
@@ -26,10 +25,8 @@ const CLIENTS: i64 = 12;
 /// The deadline after a disturbance for all servers to take writes.
 const RETURN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The most rows of an import.
 const MOST_ROWS: usize = 64;
 
-/// The pause of a client after a refusal.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 
 /// The name of plants that probe whether writes are taken.
@@ -60,7 +57,6 @@ pub(super) struct Installation {
     pub(super) answers: Arc<Answers>,
 }
 
-/// Counts of answers to clients.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     acknowledged: AtomicU64,
@@ -80,7 +76,6 @@ impl Answers {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many writes were acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
     }
@@ -165,7 +160,6 @@ impl Probes {
 }
 
 impl Installation {
-    /// Kills a server.
     pub(super) fn kill(&mut self, index: usize) {
         self.replicas[index].kill(&self.database);
         let mut others = addresses(&self.replicas);
@@ -173,7 +167,6 @@ impl Installation {
         self.followers.set_servers(others);
     }
 
-    /// Starts a server again after its end.
     pub(super) fn restart(&mut self, index: usize) {
         self.replicas[index].restart(&self.url, &self.schema);
         self.followers.set_servers(addresses(&self.replicas));

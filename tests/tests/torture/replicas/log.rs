@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use plantd_tests::{EventKind, FollowedEvent, Plants};
 use test_postgres::Database;
 
-/// The revisions in a block of events.
 const EVENTS_IN_A_BLOCK: i64 = 1024;
 
 /// Reads all events in order. Asserts that revisions ascend, and that each is in its block.

@@ -125,16 +125,13 @@ fn end_sessions(database: &Database, schema: &str, victims: &str) -> u32 {
     ended.parse().expect("a number")
 }
 
-/// The most bytes before a connection is cut.
 const CUT_WITHIN: usize = 40_000;
 
-/// How many connections are cut in one disturbance.
 const CUTS: usize = 30;
 
 /// The longest interruption, in milliseconds: longer than any deadline of an answer.
 const LONGEST_MS: u64 = 8000;
 
-/// A disturbance of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interruption {
     CutAll,

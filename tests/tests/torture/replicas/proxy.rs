@@ -29,10 +29,8 @@ const CUT_COMMITS: u8 = 8;
 /// The same for the statement that commits by itself, which is rare while most writes are to existing plants.
 const CUT_CREATES: u8 = 2;
 
-/// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Network {
-    /// Bytes are forwarded.
     #[default]
     Open,
     /// Bytes are held, and forwarded once the network is open again, even if the sender has disconnected.
@@ -102,12 +100,10 @@ impl Proxy {
 }
 
 impl Control {
-    /// Sets the state of the network.
     pub(super) fn set_network(&self, network: Network) {
         self.network.send_replace(network);
     }
 
-    /// Cuts all connections.
     pub(super) fn cut_all(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -184,7 +180,6 @@ async fn carry(mut client: TcpStream, target: SocketAddr, control: Arc<Control>)
     }
 }
 
-/// How a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// A side has closed it.

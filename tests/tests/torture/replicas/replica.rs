@@ -51,7 +51,6 @@ impl Replica {
         wait_until("the sessions of a killed server to end", || database.query(&left) == "0");
     }
 
-    /// Starts it again after its end.
     pub(super) fn restart(&mut self, url: &str, schema: &str) {
         self.sessions = new_name(schema);
         self.server.restart_with(launch(url, schema, &self.sessions));
