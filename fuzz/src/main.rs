@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use plantd_fuzz::{FuzzTarget, targets};
 
-/// The environment variable with the name of the target. Arguments cannot have it: libFuzzer takes all of them.
+/// The environment variable with the name of the target. It is no argument, because libFuzzer takes all arguments.
 const TARGET_VARIABLE: &str = "FUZZ_TARGET";
 
 static TARGET: OnceLock<FuzzTarget> = OnceLock::new();

@@ -244,7 +244,7 @@ impl Answer {
     }
 
     /// Asserts that nothing was written between `before` and this answer: the revision is the next one. Revisions in
-    /// PostgreSQL have gaps, so there it only must be greater.
+    /// PostgreSQL have gaps, so there it must only be greater.
     #[track_caller]
     pub fn assert_next_revision_after(&self, before: &Self) {
         let (revision, before_it) = (self.revision(), before.revision());

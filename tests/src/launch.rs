@@ -275,8 +275,8 @@ impl Launch {
 pub fn copy_program(folder: &Path) -> PathBuf {
     let path = folder.join("plantd");
     fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("permissions can be set");
-    // A process that another test forks at this moment could inherit a copy that this process has open for writing.
-    // Such a file cannot be executed.
+    // Another test may fork at this moment, and its process would inherit a copy that this process has open for
+    // writing. Such a file cannot be executed.
     let mut install = Command::new("install");
     let status = install.args(["-m", "755"]).args([program(), &path]).status();
     assert!(status.expect("install can be run").success(), "a program can be copied");

@@ -29,7 +29,7 @@ pub fn times(short: u32, long: u32) -> u32 {
     if is_long() { long } else { short }
 }
 
-/// A random number generator. Its seed is printed, which can be set to repeat a run.
+/// A random number generator. Prints its seed, which the environment can set to repeat a run.
 #[allow(clippy::print_stdout, reason = "a test that fails shows the seed")]
 pub fn chance() -> fastrand::Rng {
     let seed = match std::env::var(SEED_VARIABLE) {

@@ -311,7 +311,7 @@ fn a_restore_fills_an_empty_folder_and_overwrites_nothing() {
     restore(&file, &volume).assert_refused(IO, &["a restore writes over nothing"]);
     assert!(volume.join("plants.unfinished/tables").exists(), "a refused restore removes");
     fs::remove_file(other).expect("a file can be removed");
-    // NFS knows no flags of renameat2.
+    // NFS refuses all flags of renameat2.
     let no_flag = ["-e", "inject=renameat2:error=EINVAL"];
     run(&restore(&file, &volume).under_strace(&garden.path("trace"), &no_flag));
     assert_eq!(names_in(&volume), ["lost+found", "plants"]);

@@ -91,7 +91,7 @@ impl Content {
 }
 
 impl ContentChange {
-    /// Applies each sector for which `survives` returns true. Returns whether that were all.
+    /// Applies each sector for which `survives` returns true. Returns whether all survive.
     fn apply(&self, file: &mut Vec<u8>, mut survives: impl FnMut() -> bool) -> bool {
         let (offset, bytes) = match self {
             Self::Write { offset, bytes } => (*offset, bytes),

@@ -31,7 +31,7 @@ pub(crate) fn copy_of_debian() -> Option<(TempDir, PathBuf)> {
         return None;
     }
     let debian = Toolbox::debian();
-    // Another disk may not allow the device files of a system.
+    // Another file system may not allow device files.
     let beside = debian.folder().parent().expect("the tools are in a folder");
     let folder = tempfile::tempdir_in(beside).expect("a temporary folder can be made");
     let root = folder.path().join("root");

@@ -117,8 +117,8 @@ fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a
     let script =
         format!("#!/bin/sh\n[ \"$1\" != verify ] || exit 1\nexec {} \"$@\"\n", program().display());
     fs::write(&source, script).expect("a file can be written");
-    // A process forked at this moment could inherit a file that this process has open for writing. Such a file cannot
-    // be executed.
+    // Another test may fork at this moment, and its process would inherit a file that this process has open for
+    // writing. Such a file cannot be executed.
     run_tool(Command::new("install").arg(source).arg(broken.path().join("plantd")));
     let path = format!("{}:/usr/bin:/bin", broken.path().display());
     night.run(&[("PLANTD_LISTEN", &listen), ("PATH", &path)], 1);

@@ -64,7 +64,7 @@ pub(crate) const NOT_JSON: [&[u8]; 31] = [
     b"{\"id\":7,\"name\":\"Rosa\",\"more\":\"\xed\xa0\x80\"}",
 ];
 
-/// JSON that has not the shape of a plant or a patch, and the words of the message: 1004.
+/// JSON without the shape of a plant or a patch, and the words of the message: 1004.
 pub(crate) const OTHER_SHAPE: [(&str, &[&str]); 24] = [
     ("null", &["object"]),
     ("7", &["object"]),

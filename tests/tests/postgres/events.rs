@@ -128,7 +128,7 @@ async fn events_after_many_unused_blocks_are_shown_when_the_events_before_are_fo
     let start = EventsAfter::Cursor(repository.newest_event().await.expect("reads"));
     let first = create(&repository, 0).await;
     let first = position(&repository, first).await;
-    // More than one read covers.
+    // More than one read can cover.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
     let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error);
     assert_eq!(import.await.expect("imports").len(), 10);

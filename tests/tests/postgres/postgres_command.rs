@@ -98,7 +98,7 @@ fn without_the_right_to_make_the_extension_migrate_and_a_start_say_what_to_do() 
 
 #[test]
 fn an_unreachable_postgres_is_reported_in_seconds_and_without_the_password() {
-    // The build must not count into the time.
+    // The build must not count toward the time.
     let _ = program();
     // One port is closed; the other accepts connections and stays silent.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -31,7 +31,7 @@ const READS: [(&str, Request); 3] =
     [(READ, Request::Read), (LIST, Request::List), (MIX, Request::Mix)];
 const IMPORT: &str = "import";
 const EXPORT: &str = "export";
-/// Contains the name of [`CREATE_64`], so that `--only` selects both: the rate is half of that one's.
+/// Contains the name of [`CREATE_64`], so that `--only` selects both: the rate is half of the one measured there.
 const HALF_LOAD: &str = "create, 64 connections, at half load";
 
 const BARE_WRITE: &str = "bare write";
