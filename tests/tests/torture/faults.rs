@@ -42,7 +42,7 @@ struct Point {
     name: &'static str,
     /// The thread that passes the point.
     thread: &'static str,
-    /// How many times the thread passes the point at least. One of these passes is chosen at random.
+    /// How many times the thread passes the point, at least. One of these passes is chosen at random.
     passes: u32,
 }
 

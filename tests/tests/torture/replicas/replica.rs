@@ -30,8 +30,8 @@ impl Replica {
         answer.status == 200
     }
 
-    /// How many of its sessions wait for a synchronous standby, directly or for a lock: two sessions that write the
-    /// same counter wait for each other.
+    /// How many of its sessions wait for a synchronous standby, directly or for a lock: of two sessions that write
+    /// one counter, one waits for the other.
     pub(super) fn count_waiting_sessions(&self, database: &Database) -> usize {
         let count = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' \
