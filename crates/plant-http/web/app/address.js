@@ -1,21 +1,23 @@
-// What is shown, as the part of the page's address after `#`. A reload, the back button and a link lead to it.
+// What is shown, as the part of the page's address after `#`. A reload, the back button and a link lead to it. The browser
+// also keeps, for a reload and the back button, how many plants come before.
 
 import { parseId } from "./plant.js";
 
-/** The query of the list, and the id of the plant that is open or null. */
+/** The query of the list, the mark where its page begins or null, and the id of the plant that is open or null. */
 export function readAddress() {
   const parameters = new URLSearchParams(location.hash.slice(1));
   const text = (name) => parameters.get(name) ?? "";
   const query = { after: parseId(text("after")), name: text("name"), tag: text("tag") };
-  return { query, plant: parseId(text("plant")) };
+  return { query, mark: history.state, plant: parseId(text("plant")) };
 }
 
 /** Writes it. The back button leads to what was shown before a new place. */
-export function writeAddress({ after, name, tag }, plant, { isNewPlace }) {
+export function writeAddress({ query, mark }, plant, { isNewPlace }) {
+  const { after, name, tag } = query;
   const parameters = Object.entries({ after, name, tag, plant }).filter(([, value]) => value);
   const hash = `#${new URLSearchParams(parameters)}`;
   // The same place again is no step for the back button.
-  if (hash === (location.hash || "#")) return;
-  if (isNewPlace) history.pushState(null, "", hash);
-  else history.replaceState(null, "", hash);
+  const isSame = hash === (location.hash || "#");
+  if (isNewPlace && !isSame) history.pushState(mark, "", hash);
+  else history.replaceState(mark, "", isSame ? null : hash);
 }

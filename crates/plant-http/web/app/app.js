@@ -2,26 +2,28 @@
 // `changed` renders them again.
 
 import { html, render } from "./lit-html/lit-html.js";
+import { ActiveRow, focusActiveRow } from "./active_row.js";
 import { readAddress, writeAddress } from "./address.js";
 import { Deletions } from "./deletions.js";
 import { ExportDialog } from "./export_dialog.js";
-import { formatPlant } from "./format.js";
 import { ImportDialog } from "./import_dialog.js";
+import { pressKey } from "./keys.js";
+import { KeysDialog } from "./keys_dialog.js";
 import { positionBefore } from "./keyset.js";
 import { layout } from "./layout.js";
 import { NOT_AN_ID, parseId, readPlant } from "./plant.js";
 import { PlantDialog } from "./plant_dialog.js";
+import { onScreenChange } from "./screen.js";
 import { Failure } from "./server.js";
 import { Session } from "./session.js";
 import { signInView } from "./sign_in.js";
 import { TagDialog } from "./tag_dialog.js";
+import { Toasts } from "./toasts.js";
 
 const STORED_TOKEN = "plant-store-token";
 
 // A search begins when a person has typed no letter for so long.
 const TYPING_MS = 150;
-
-const NOTHING_HAPPENED = { text: "", action: null, isDeletion: false };
 
 const hasFiles = (event) => event.dataTransfer.types.includes("Files");
 
@@ -30,15 +32,14 @@ export class App {
   session = null;
   /** Whether a token is being checked, and why it is asked for; null while nobody needs to sign in. */
   signIn = { isChecking: false, message: "" };
-  /** What happened last, and what can be done about it. */
-  status = NOTHING_HAPPENED;
   dialog = null;
-  deletions = new Deletions();
   searchText = "";
+  activeRow = new ActiveRow();
+  toasts = new Toasts(() => this.changed());
+  deletions = new Deletions(this);
 
   #checkedSession = null;
   #isRenderQueued = false;
-  #renderedStatus = NOTHING_HAPPENED;
   #typing = 0;
 
   start() {
@@ -46,11 +47,18 @@ export class App {
     // Otherwise the browser would open a file that is dropped, and leave the page.
     addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
     addEventListener("drop", (event) => hasFiles(event) && this.#drop(event));
+    addEventListener("keydown", (event) => pressKey(this, event));
+    onScreenChange(() => {
+      // A page on a phone has fewer plants.
+      this.session?.list.refresh();
+      this.changed();
+    });
     const token = sessionStorage.getItem(STORED_TOKEN);
     if (token) this.submitToken(token);
     this.changed();
   }
 
+  /** Has the page rendered again. */
   changed = () => {
     if (this.#isRenderQueued) return;
     this.#isRenderQueued = true;
@@ -64,15 +72,13 @@ export class App {
     // A dialog is in the document for as long as it is open.
     for (const dialog of document.querySelectorAll("dialog:not([open])")) dialog.showModal();
     if (!activeElement.isConnected) this.#focusInstead();
-    this.#renderedStatus = this.status;
   }
 
   /** What had the focus is gone: a part of a dialog, a row that someone deleted, or a button that was pressed. */
   #focusInstead() {
     const dialog = [...document.querySelectorAll("dialog")].at(-1);
-    const isNews = this.status !== this.#renderedStatus;
-    const status = document.querySelector(isNews ? ".status button" : "main");
-    (dialog?.querySelector("[autofocus]") ?? dialog?.querySelector("button") ?? status)?.focus();
+    if (dialog) (dialog.querySelector("[autofocus]") ?? dialog.querySelector("button")).focus();
+    else if (!focusActiveRow({ preventScroll: true })) document.querySelector("main").focus();
   }
 
   /** The failure that delays requests, or null. */
@@ -130,33 +136,52 @@ export class App {
     this.session.end(new Failure("you have signed out"));
     sessionStorage.removeItem(STORED_TOKEN);
     history.replaceState(null, "", location.pathname);
-    this.deletions.forget();
-    Object.assign(this, { session: null, dialog: null, searchText: "", status: NOTHING_HAPPENED });
+    this.toasts.clear();
+    Object.assign(this, { session: null, dialog: null, searchText: "" });
     this.#askForToken("");
   };
 
   // What is shown
 
   #showAddress() {
-    const { query, plant } = readAddress();
+    const { query, mark, plant } = readAddress();
     clearTimeout(this.#typing);
     this.searchText = query.name;
-    this.session.list.show(query);
+    this.activeRow.reset();
+    this.session.list.show(query, { mark });
     if (plant !== null && this.dialog === null) this.open(plant);
   }
 
   /** Moves the list, and notes the new place in the address. Returns whether the list is there. */
-  navigate = async (move) => {
+  async #navigate(move) {
     clearTimeout(this.#typing);
     const { session } = this;
+    this.activeRow.reset();
     const isThere = await move();
-    if (isThere && session === this.session) writeAddress(session.list.query, null, { isNewPlace: true });
-    return isThere;
-  };
+    if (!isThere || session !== this.session) return false;
+    writeAddress(session.list, null, { isNewPlace: true });
+    document.querySelector("main").scrollTo({ top: 0 });
+    return true;
+  }
+
+  /** Turns to the page that is `first`, `previous` or `next`, if there is one. */
+  async turnPage(to) {
+    const { list } = this.session;
+    if (list.plants === null || (to === "next" ? !list.hasMore : list.query.after === null)) return;
+    const isTurned = await this.#navigate(() => list[to]());
+    // Otherwise the focus may be below the plants, and out of sight, or on a button that is disabled now.
+    if (isTurned && !document.activeElement.matches(".place button:enabled")) focusActiveRow();
+  }
 
   show(query, options) {
     this.searchText = query.name ?? this.session.list.query.name;
-    return this.navigate(() => this.session.list.show(query, options));
+    return this.#navigate(() => this.session.list.show(query, options));
+  }
+
+  /** Notes the row that has the focus. */
+  activate(id, index) {
+    this.activeRow.set(id, index);
+    this.changed();
   }
 
   showAll = () => this.show({ after: null, name: "", tag: "" });
@@ -167,8 +192,9 @@ export class App {
     this.#typing = setTimeout(() => {
       if (!this.session) return;
       const { list } = this.session;
+      this.activeRow.reset();
       list.show({ after: null, name: text });
-      writeAddress(list.query, null, { isNewPlace: false });
+      writeAddress(list, null, { isNewPlace: false });
     }, TYPING_MS);
   }
 
@@ -178,9 +204,9 @@ export class App {
     const { list } = this.session;
     const isShown = await this.show({ after: positionBefore(id), name: "", tag: "" }, { target: id });
     if (!isShown) return;
-    const isThere = list.plants.some((plant) => plant.id === id);
-    this.announce(isThere ? `Plant ${id} is the first on this page.` : `There is no plant ${id}. The next ones are shown.`);
-    scrollTo({ top: 0 });
+    if (list.plants.length === 0) this.announce(`No more plants after ${id}.`);
+    else if (list.plants[0].id === id) this.announce(`Plant ${id} is the first on this page.`);
+    else this.announce(`There is no plant ${id}. The next ones are shown.`);
   }
 
   // Dialogs
@@ -196,7 +222,7 @@ export class App {
     dialog.onClosed?.();
     // Gives the focus back to where it was.
     document.querySelector("dialog[open]:not(.sign-in)")?.close();
-    writeAddress(this.session.list.query, null, { isNewPlace: false });
+    writeAddress(this.session.list, null, { isNewPlace: false });
     this.changed();
   }
 
@@ -204,6 +230,7 @@ export class App {
   importFile = () => this.#openDialog(new ImportDialog(this));
   exportAll = () => this.#openDialog(new ExportDialog(this));
   chooseTag = () => this.#openDialog(new TagDialog(this));
+  showKeys = () => this.#openDialog(new KeysDialog(this));
 
   /** Opens the plant with this id, to read or to edit it. */
   async open(id, { isEditing = false } = {}) {
@@ -213,10 +240,10 @@ export class App {
       // The person has opened something else while the server was busy.
       if (this.dialog !== null) return;
       if (plant === null) return this.announce(`There is no plant ${id}.`);
-      writeAddress(list.query, isEditing ? null : id, { isNewPlace: false });
+      writeAddress(list, isEditing ? null : id, { isNewPlace: false });
       this.#openDialog(new PlantDialog(this, plant, isEditing));
     } catch (failure) {
-      this.#announceFailure(server, failure);
+      this.announceFailure(server, failure);
     }
   }
 
@@ -230,50 +257,18 @@ export class App {
     if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.start(files[0]);
   }
 
-  // Deleting and bringing back
-
-  async remove(plant) {
-    const { server, list } = this.session;
-    try {
-      const isDeleted = await this.deletions.delete(server, plant);
-      if (isDeleted) {
-        list.remove(plant.id);
-        this.announce(`Deleted ${formatPlant(plant)}.`, { isDeletion: true });
-      } else if (isDeleted === false) {
-        this.announce(`${formatPlant(plant)} has just been changed and was not deleted. Look at it again.`);
-      }
-    } catch (failure) {
-      this.#announceFailure(server, failure);
-    }
-    list.refresh();
+  remove(plant) {
+    return this.deletions.delete(plant);
   }
 
-  undo = async () => {
-    const { server, list } = this.session;
-    try {
-      const plant = await this.deletions.undo(server);
-      if (plant) this.announce(`${formatPlant(plant)} is back.`, { isDeletion: true });
-    } catch (failure) {
-      this.#announceFailure(server, failure);
-    }
-    list.refresh();
-  };
+  // What happened
 
-  // The status
-
-  announce(text, { action = null, isDeletion = false } = {}) {
-    this.status = { text, action, isDeletion };
-    this.changed();
+  announce(text, { action = null } = {}) {
+    this.toasts.add(text, action);
   }
 
-  #announceFailure(server, failure) {
+  announceFailure(server, failure) {
     // The end of a session is announced once, and not by each of its requests.
     if (!server.signal.aborted) this.announce(`${failure.message}.`);
   }
-
-  dismiss = () => {
-    this.deletions.forget();
-    this.status = NOTHING_HAPPENED;
-    this.changed();
-  };
 }

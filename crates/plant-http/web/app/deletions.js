@@ -1,44 +1,57 @@
-// The plants that were deleted here and can come back.
+// Deletes plants, and brings them back.
 
+import { formatPlant } from "./format.js";
 import { addPlant, deletePlant, idempotencyKey } from "./plant.js";
 
+const UNDO = "Undo";
+
 export class Deletions {
-  /** Each with the key of the create that brings it back; the last one at the end. */
-  #deleted = [];
+  /** The ids of the plants that are being deleted. */
   #underway = new Set();
 
-  get isEmpty() {
-    return this.#deleted.length === 0;
+  constructor(app) {
+    this.app = app;
   }
 
-  /** Deletes a plant. Returns whether it is gone now, and undefined if that was underway already. */
-  async delete(server, plant) {
-    if (this.#underway.has(plant.id)) return undefined;
+  async delete(plant) {
+    const { server, list } = this.app.session;
+    // A second click changes nothing.
+    if (this.#underway.has(plant.id)) return;
     this.#underway.add(plant.id);
     try {
-      const isDeleted = await deletePlant(server, plant);
-      if (isDeleted) this.#deleted.push({ plant, key: idempotencyKey() });
-      return isDeleted;
-    } finally {
-      this.#underway.delete(plant.id);
+      if (await deletePlant(server, plant)) {
+        list.remove(plant.id);
+        this.#offerUndo(plant, idempotencyKey(), `Deleted ${formatPlant(plant)}.`);
+      } else {
+        this.app.announce(`${formatPlant(plant)} has just been changed and was not deleted. Look at it again.`);
+      }
+    } catch (failure) {
+      this.app.announceFailure(server, failure);
     }
+    this.#underway.delete(plant.id);
+    list.refresh();
   }
 
-  /** Adds the last plant again. Returns the plant, or undefined if there is none. */
-  async undo(server) {
-    const last = this.#deleted.pop();
-    if (!last) return undefined;
+  #offerUndo(plant, key, text) {
+    this.app.announce(text, { action: { label: UNDO, run: () => this.#undo(plant, key) } });
+  }
+
+  /** Adds the plant again. The key makes that safe to repeat. */
+  async #undo(plant, key) {
+    const { server, list } = this.app.session;
     try {
-      await addPlant(server, last.plant, last.key);
+      await addPlant(server, plant, key);
+      this.app.announce(`${formatPlant(plant)} is back.`);
     } catch (failure) {
       // Another plant has its id: it cannot come back. Otherwise it may, later.
-      if (failure.status !== 400) this.#deleted.push(last);
-      throw failure;
+      if (failure.status === 400) this.app.announceFailure(server, failure);
+      else if (!server.signal.aborted) this.#offerUndo(plant, key, `${failure.message}.`);
     }
-    return last.plant;
+    list.refresh();
   }
 
-  forget() {
-    this.#deleted = [];
+  /** Undoes the newest deletion that still offers it. */
+  undoNewest() {
+    this.app.toasts.act(UNDO);
   }
 }

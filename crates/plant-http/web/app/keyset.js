@@ -3,8 +3,6 @@
 
 import { nextAfter } from "./server.js";
 
-export const PAGE_PLANTS = 100;
-
 // The most plants in one answer of the server.
 const PAGE_MAX_PLANTS = 1000;
 
@@ -18,9 +16,10 @@ export function positionBefore(id) {
 /**
  * Reads the page of up to `limit` plants after a position. `filter` has `name` and `tag`, empty for any. A long search
  * comes in several answers; `onPart` gets the page after each. The reading ends early once it has come to the id `until`.
+ * The page's `cursor` is the place in the events of the store from which on the page may lack what happened.
  */
-export async function readPage(server, filter, after, { limit = PAGE_PLANTS, until, onPart = () => {}, signal } = {}) {
-  const page = { plants: [], position: after, hasMore: true, total: null, searchedTo: null };
+export async function readPage(server, filter, after, { limit, until, onPart = () => {}, signal }) {
+  const page = { after, plants: [], position: after, hasMore: true, total: null, searchedTo: null, cursor: null };
   const hasArrived = () => until !== undefined && page.position !== null && BigInt(page.position) >= BigInt(until);
   while (page.hasMore && page.plants.length < limit && !hasArrived()) {
     const query = new URLSearchParams({ limit: limit - page.plants.length });
@@ -32,7 +31,8 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
     const next = nextAfter(headers);
     page.hasMore = next !== null;
     page.position = next ?? page.position;
-    page.total = headers.get("X-Total-Count");
+    page.total = headers.has("X-Total-Count") ? Number(headers.get("X-Total-Count")) : null;
+    page.cursor ??= headers.get("X-Events-After");
     page.searchedTo = headers.get("X-Searched-To");
     onPart(page);
   }
@@ -41,13 +41,13 @@ export async function readPage(server, filter, after, { limit = PAGE_PLANTS, unt
 }
 
 /**
- * The position of the page that ends at the id `last`. The server lists upward only, so this is an exponential search
+ * The position of the page of `limit` plants that ends at the id `last`. The server lists upward only, so this is an exponential search
  * downward: its first step is `distance`, and each further step is eight times as long. It then bisects the last step.
  */
-export async function previousPosition(server, filter, last, distance, signal) {
-  const atBeginning = await readPage(server, filter, null, { until: last, signal });
+export async function previousPosition(server, filter, last, { limit, distance, signal }) {
+  const atBeginning = await readPage(server, filter, null, { limit, until: last, signal });
   if (!atBeginning.hasMore) return null;
-  // Invariant: fewer than PAGE_PLANTS plants lie between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and
+  // Invariant: fewer than `limit` plants lie between `near` and `last`, and at least PAGE_MAX_PLANTS between `far` and
   // `last`. Ids are distinct, so the bisection ends before `near` and `far` are neighbors, unless plants are deleted
   // meanwhile.
   let near = BigInt(last);
@@ -59,7 +59,7 @@ export async function previousPosition(server, filter, last, distance, signal) {
     const page = await readPage(server, filter, after, { limit: PAGE_MAX_PLANTS, until: last, signal });
     const upToLast = page.plants.filter(({ id }) => BigInt(id) <= BigInt(last));
     const isWhole = !page.hasMore || upToLast.length < page.plants.length;
-    if (isWhole && upToLast.length >= PAGE_PLANTS) return positionBefore(upToLast.at(-PAGE_PLANTS).id);
+    if (isWhole && upToLast.length >= limit) return positionBefore(upToLast.at(-limit).id);
     if (isWhole && isBeginning) return null;
     if (isWhole) near = position;
     else far = isBeginning ? SMALLEST_ID - 1n : position;

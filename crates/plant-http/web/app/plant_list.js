@@ -1,7 +1,9 @@
 // The plants on the screen, and what a person asked to see.
 
-import { PAGE_PLANTS, previousPosition, readPage } from "./keyset.js";
+import { previousPosition, readPage } from "./keyset.js";
 import { isSame } from "./plant.js";
+import { countMatches, markAt, markAtTimeOf, markOfPage } from "./position.js";
+import { pagePlants } from "./screen.js";
 import { pause } from "./server.js";
 
 // However fast plants change, the page is read again no more often than this.
@@ -17,6 +19,12 @@ export class PlantList {
   #end = null;
   /** How many plants there are, regardless of the page; null while a name is searched for. */
   total = null;
+  /** How many plants are before the page, as a mark (position.js); null if that is not known. */
+  mark = null;
+  /** How many plants have the name that is searched for, as far as they are counted; null before. */
+  matches = null;
+  /** The place in the events of the store at which the page was read. */
+  #cursor = null;
   /** The id that a search has come to, while it goes on. */
   searchedTo = null;
   /** Whether a person waits for other plants. */
@@ -40,14 +48,19 @@ export class PlantList {
   }
 
   /** Shows other plants. Returns whether they are shown, and not others that were asked for later. */
-  async show(query, { target = null } = {}) {
+  async show(query, { target = null, mark = null } = {}) {
+    const isOtherSearch = ["name", "tag"].some((filter) => query[filter] !== undefined && query[filter] !== this.query[filter]);
+    if (isOtherSearch) this.matches = null;
     Object.assign(this.query, query);
     this.target = target;
+    this.mark = mark;
     return this.#load((signal) => this.#readPage(signal));
   }
 
   next() {
-    return this.show({ after: this.#end });
+    const { mark, plants } = this;
+    const end = mark && markAt(this.#end, mark.before + plants.length, this.#cursor, { isExact: mark.isExact });
+    return this.show({ after: this.#end }, { mark: end });
   }
 
   first() {
@@ -58,9 +71,11 @@ export class PlantList {
     this.target = null;
     const [first, last] = [this.plants.at(0), this.plants.at(-1)];
     // The page before is likely to be as dense as this one.
-    const distance = BigInt(PAGE_PLANTS) + (first ? BigInt(last.id) - BigInt(first.id) : 0n);
+    const limit = pagePlants();
+    const distance = BigInt(limit) + (first ? BigInt(last.id) - BigInt(first.id) : 0n);
     return this.#load(async (signal) => {
-      this.query.after = await previousPosition(this.#server, this.query, this.query.after, distance, signal);
+      const options = { limit, distance, signal };
+      this.query.after = await previousPosition(this.#server, this.query, this.query.after, options);
       await this.#readPage(signal);
     });
   }
@@ -113,28 +128,54 @@ export class PlantList {
     }
     this.isLoading = false;
     this.#onChange();
+    if (this.failure === null && this.query.name) this.#count(signal);
     return this.failure === null;
   }
 
   async #readPage(signal) {
+    const { query } = this;
     const onPart = ({ plants, searchedTo }) => {
       // An empty page may be filled in a moment.
       if (this.isLoading && plants.length > 0) this.plants = [...plants];
       this.searchedTo = searchedTo;
       this.#onChange();
     };
-    const page = await readPage(this.#server, this.query, this.query.after, { onPart, signal });
-    const { plants, hasMore, total } = page;
+    const page = await readPage(this.#server, query, query.after, { limit: pagePlants(), onPart, signal });
+    const mark = markOfPage(await markAtTimeOf(this.#server, this.mark, query, page, signal), page);
+    const { plants, hasMore, total, cursor } = page;
     this.#end = page.position;
-    Object.assign(this, { plants, hasMore, total, searchedTo: null, failure: null });
+    this.#cursor = cursor;
+    Object.assign(this, { plants, hasMore, total, mark, searchedTo: null, failure: null });
   }
 
   async #readAgain(signal) {
-    const known = this.plants && new Map(this.plants.map((plant) => [plant.id, plant]));
+    const { plants: known, hasMore } = this;
     await this.#readPage(signal);
-    for (const plant of known ? this.plants : []) {
-      const old = known.get(plant.id);
-      if (!old || !isSame(old, plant)) this.fresh.add(plant.id);
+    if (known === null) return;
+    const knownById = new Map(known.map((plant) => [plant.id, plant]));
+    // A plant that follows on the known ones has moved up from the next page.
+    const isOfNextPage = ({ id }) => hasMore && known.length > 0 && BigInt(id) > BigInt(known.at(-1).id);
+    for (const plant of this.plants) {
+      const old = knownById.get(plant.id);
+      if (old ? !isSame(old, plant) : !isOfNextPage(plant)) this.fresh.add(plant.id);
     }
+  }
+
+  /** Counts the plants that match, unless the page shows how many there are. */
+  async #count(signal) {
+    const { mark, plants, hasMore } = this;
+    const cursor = this.#cursor;
+    if (!hasMore && mark?.isExact) {
+      this.matches = { number: mark.before + plants.length, isAll: true, cursor };
+    } else if (this.matches?.cursor !== cursor) {
+      // The list goes without this number until another page is read.
+      this.matches = await countMatches(this.#server, this.query, signal).catch(() => this.matches);
+    }
+    if (!signal.aborted) this.#onChange();
+  }
+
+  /** Whether plants that match may have come or gone since they were counted. */
+  get isCountOld() {
+    return this.matches !== null && this.matches.cursor !== this.#cursor;
   }
 }

@@ -1,0 +1,28 @@
+// The dialog that lists the keyboard shortcuts.
+
+import { html } from "./lit-html/lit-html.js";
+import { modal } from "./dialog.js";
+import { SHORTCUTS, hasLetters, setLetters } from "./keys.js";
+
+export class KeysDialog {
+  constructor(app) {
+    this.app = app;
+  }
+
+  view() {
+    const isOffered = ({ mayWrite }) => !mayWrite || this.app.session.mayWrite;
+    const choose = ({ target }) => {
+      setLetters(target.checked);
+      this.app.changed();
+    };
+    return modal(this.app, this, { title: "Keyboard shortcuts", className: "keys" }, html`
+      <dl>
+        ${SHORTCUTS.filter(isOffered).map(({ keys, does }) => html`
+          <dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}
+      </dl>
+      <label class="switch">
+        <input type="checkbox" .checked=${hasLetters()} @change=${choose}> Use single characters as shortcuts
+      </label>
+      <div class="actions"><button class="primary" autofocus @click=${() => this.app.closeDialog(this)}>Close</button></div>`);
+  }
+}

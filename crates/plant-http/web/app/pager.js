@@ -1,0 +1,51 @@
+// Where the page is in the list, and the controls that turn pages.
+
+import { html } from "./lit-html/lit-html.js";
+import { formatCount, formatPlants } from "./format.js";
+import { shortcut } from "./keys.js";
+import { isPhone } from "./screen.js";
+
+const TURNS = [
+  { to: "first", label: "First", sign: "«", isBack: true },
+  { to: "previous", label: "Previous", sign: "‹", isBack: true, key: "p" },
+  { to: "next", label: "Next", sign: "›", isBack: false, key: "n" },
+];
+
+/** `place` tells the two of a page apart, for screen readers. */
+export function pager(app, place) {
+  const { list } = app.session;
+  const isAtStart = list.query.after === null;
+  if (list.plants === null || (isAtStart && !list.hasMore)) return null;
+  const button = ({ to, label, sign, isBack, key }) => html`
+    <button aria-label=${label} aria-keyshortcuts=${shortcut(key)}
+      ?disabled=${isBack ? isAtStart : !list.hasMore} @click=${() => app.turnPage(to)}>${isPhone() ? sign : label}</button>`;
+  return html`<nav class="pager" aria-label="Pages, ${place}">${TURNS.map(button)}</nav>`;
+}
+
+/** The position, such as "101–200 of 48,998 plants". A number that may be wrong is not stated as exact. */
+export function position(list) {
+  const { plants, hasMore, mark, query } = list;
+  const { after, name, tag } = query;
+  if (list.isLoading && name) return searchProgress(list) || "Searching …";
+  if (plants.length === 0) return "";
+  const filters = `${tag ? ` with the tag “${tag}”` : ""}${name ? ` matching “${name}”` : ""}`;
+  if (after === null && !hasMore) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
+  const { total, isAbout } = name ? matching(list) : { total: formatPlants(list.total), isAbout: false };
+  const begin = mark?.before ?? 0;
+  const range = mark ? `${formatCount(begin + 1)}–${formatCount(begin + plants.length)}` : formatCount(plants.length);
+  const about = isAbout || mark?.isExact === false ? "about " : "";
+  return html`${about}${range} of <b>${total}</b>${filters}${mark ? "" : `, from id ${plants[0].id}`}`;
+}
+
+/** How many plants have the name that is searched for. A count that did not come to an end says at least how many. */
+function matching({ plants, mark, matches, isCountOld }) {
+  if (matches === null) return { total: "… plants", isAbout: false };
+  if (matches.isAll) return { total: formatPlants(matches.number), isAbout: isCountOld };
+  const least = Math.max(matches.number, (mark?.before ?? 0) + plants.length);
+  return { total: `${formatCount(least)}+ plants`, isAbout: isCountOld };
+}
+
+/** How far a long search has come. */
+export function searchProgress({ searchedTo }) {
+  return searchedTo ? `Searching … all ids up to ${searchedTo} are done` : "";
+}
