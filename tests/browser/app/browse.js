@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, row, signIn, status, store } = require("../harness.js");
+const { assert, eventually, ids, inBrowser, row, send, signIn, status, store } = require("../harness.js");
 
 const LARGEST = "9223372036854775807";
 const SMALLEST = "-9223372036854775808";
@@ -19,36 +19,61 @@ inBrowser(async (browser) => {
 
   const page = await browser.signedIn();
   const shows = (expected, what) => eventually(() => ids(page), expected, what);
-  const press = (name) => page.getByRole("button", { name, exact: true }).click();
+  // The controls that turn pages are there twice.
+  const press = (name) => page.getByRole("button", { name, exact: true }).first().click();
+  const says = (text) => eventually(() => page.locator(".position").textContent().then((text) => text.trim()), text);
 
   // Forward to the end, and all the way back.
   const pages = [];
   for (let from = 0; from < all.length; from += 100) pages.push(all.slice(from, from + 100));
   await shows(pages[0], "the first page");
-  await page.getByText("702 plants").waitFor();
-  for (const next of pages.slice(1)) {
+  await says("1–100 of 702 plants");
+  for (const [index, next] of pages.entries()) {
+    if (index === 0) continue;
     await press("Next");
     await shows(next, "the next page");
+    await says(`${100 * index + 1}–${100 * index + next.length} of 702 plants`);
   }
-  assert.ok(await page.getByRole("button", { name: "Next" }).isDisabled(), "there is a page after the last one");
+  assert.ok(await page.getByRole("button", { name: "Next" }).first().isDisabled(), "there is a page after the last one");
   let last = all.length - pages.at(-1).length;
   for (; last > 100; last -= 100) {
     await press("Previous");
     await shows(all.slice(last - 100, last), "the previous page");
+    await says(`${last - 99}–${last} of 702 plants`);
   }
   await press("Previous");
   await shows(pages[0], "the first page again");
-  assert.ok(await page.getByRole("button", { name: "Previous" }).isDisabled(), "there is a page before the first one");
+  assert.ok(await page.getByRole("button", { name: "Previous" }).first().isDisabled(), "there is a page before the first one");
+
+  // The controls below the plants lead to the top of the next page.
+  await page.getByRole("button", { name: "Next" }).last().click();
+  await shows(pages[1], "the page after the control below");
+  await eventually(() => page.locator("main").evaluate((main) => main.scrollTop), 0);
+  await press("Previous");
+  await shows(pages[0], "the first page again");
 
   // The back button and a reload lead to the same plants.
   await press("Next");
   await shows(pages[1], "the second page");
+  await press("Next");
+  await shows(pages[2], "the third page");
   await page.goBack();
-  await shows(pages[0], "back");
+  await shows(pages[1], "back");
+  await says("101–200 of 702 plants");
   await page.goForward();
-  await shows(pages[1], "forward");
+  await shows(pages[2], "forward");
+  await says("201–300 of 702 plants");
   await page.reload();
-  await shows(pages[1], "after a reload");
+  await shows(pages[2], "after a reload");
+  await says("201–300 of 702 plants");
+
+  // A position that the page cannot know is not made up. At the end, it follows from the total.
+  const shared = await page.context().newPage();
+  await shared.goto(page.url());
+  await signIn(shared);
+  await eventually(() => ids(shared), pages[2], "the page of a shared link");
+  await eventually(() => shared.locator(".position").textContent(), "100 of 702 plants, from id 200");
+  await shared.close();
 
   // A jump, and the pages before and after it.
   const jump = async (id) => {
@@ -57,11 +82,13 @@ inBrowser(async (browser) => {
   };
   await jump("300");
   await shows(all.slice(300, 400), "after the jump");
+  await says("100 of 702 plants, from id 300");
   assert.match(await row(page, "300").getAttribute("class"), /target/);
   await press("Previous");
   await shows(all.slice(200, 300), "before the jump");
   for (const [id, from, said] of [
     [LARGEST, 701, "Plant 9223372036854775807 is the first on this page."],
+    ["7500000000000000000", 701 - 1, "Plant 7500000000000000000 is the first on this page."],
     ["30000000000000001", 452, "There is no plant 30000000000000001. The next ones are shown."],
     [SMALLEST, 0, "Plant -9223372036854775808 is the first on this page."],
   ]) {
@@ -74,8 +101,10 @@ inBrowser(async (browser) => {
   await shows(pages[1], "the second page");
   await jump(LARGEST);
   await shows([LARGEST], "the last plant");
+  await says("702–702 of 702 plants");
   await press("Previous");
   await shows(all.slice(-101, -1), "before the last plant");
+  await says("602–701 of 702 plants");
   await press("First");
   await shows(pages[0], "the first page");
   for (const text of ["9223372036854775808", "rose", "1.5", ""]) {
@@ -88,7 +117,16 @@ inBrowser(async (browser) => {
   await search.pressSequentially("SPARSE 2");
   const found = sparse.filter((line) => /Sparse 2/.test(line)).map((line) => line.split(",")[0]);
   await shows(found.slice(0, 100), "found");
-  await page.getByText("62 plants matching “SPARSE 2”").waitFor();
+  await says("62 plants matching “SPARSE 2”");
+  await search.fill("sparse");
+  await says("1–100 of 250 plants matching “sparse”");
+  await press("Next");
+  await says("101–200 of 250 plants matching “sparse”");
+  await page.reload();
+  await says("101–200 of 250 plants matching “sparse”");
+  await press("Next");
+  await says("201–250 of 250 plants matching “sparse”");
+  await press("First");
   await search.fill("no such plant");
   await page.getByText("No plants match.").waitFor();
   await press("Show all plants");
@@ -115,9 +153,10 @@ inBrowser(async (browser) => {
   await choice.getByRole("button", { name: "Salicaceae" }).click();
   const salicaceae = numbers(1, 450).filter((id) => id % 3 === 1);
   await shows(salicaceae.slice(0, 100), "with the tag");
-  await page.getByText("150 plants with the tag “Salicaceae”").waitFor();
+  await says("1–100 of 150 plants with the tag “Salicaceae”");
   await press("Next");
   await shows(salicaceae.slice(100), "the next with the tag");
+  await says("101–150 of 150 plants with the tag “Salicaceae”");
   await press("Previous");
   await shows(salicaceae.slice(0, 100), "the previous with the tag");
   await search.fill("plant 44");
@@ -130,13 +169,41 @@ inBrowser(async (browser) => {
   await shows(salicaceae.slice(0, 100), "with the tag of the row");
 
   // One plant, whose address can be passed on.
-  await row(page, "4").getByRole("button", { name: "Plant 4" }).click();
+  await row(page, "4").getByRole("link", { name: "Plant 4" }).click();
   const plant = page.getByRole("dialog", { name: "Plant 4" });
   await plant.getByText("Salicaceae").waitFor();
   assert.match(page.url(), /plant=4$/);
   await page.reload();
   await page.getByRole("dialog", { name: "Plant 4" }).getByRole("button", { name: "Close" }).click();
   assert.doesNotMatch(page.url(), /plant=/);
+
+  // In another tab, by a click with the key for that. The other tab may ask for the token.
+  const [opened] = await Promise.all([
+    page.context().waitForEvent("page"),
+    row(page, "7").getByRole("link", { name: "Plant 7" }).click({ modifiers: ["ControlOrMeta"] }),
+  ]);
+  assert.match(opened.url(), /#plant=7$/);
+  assert.equal(await page.getByRole("dialog").count(), 0, "the plant opens in this tab too");
+  await opened.getByRole("dialog").first().waitFor();
+  if (await opened.getByLabel("Token").isVisible()) await signIn(opened);
+  await opened.getByRole("dialog", { name: "Plant 7" }).waitFor();
+  await opened.close();
+
+  // Beyond the last plant.
+  await send("DELETE", `plants/${LARGEST}`);
+  await jump(LARGEST);
+  await eventually(() => status(page), `No more plants after ${LARGEST}.`);
+  await page.getByRole("heading", { name: "No more plants" }).waitFor();
+  await press("Previous");
+  await shows(all.slice(-101, -1), "before the end");
+  await says("602–701 of 701 plants");
+
+  // More plants match than one answer has.
+  await store(numbers(1_000, 2_100).map((id) => `${id},Dense,`));
+  await search.fill("dense");
+  await says("1–100 of 1,000+ plants matching “dense”");
+  await press("Next");
+  await says("101–200 of 1,000+ plants matching “dense”");
 
   // An address that makes no sense leads to the beginning.
   const another = await page.context().newPage();

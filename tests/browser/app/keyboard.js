@@ -1,11 +1,11 @@
-// One whole pass by keyboard alone, through every dialog.
+// One whole pass by keyboard alone, through every dialog; and the shortcuts.
 
 "use strict";
 
 const { assert, eventually, ids, inBrowser, row, send, status, store, PLANTS_TOKEN } = require("../harness.js");
 
-// More than there are stops on a full page of plants.
-const MOST_STOPS = 600;
+// More than there are stops on the page: of the plants, only one row has some.
+const MOST_STOPS = 30;
 
 inBrowser(async (browser) => {
   browser.expect(/status of 412/);
@@ -16,7 +16,7 @@ inBrowser(async (browser) => {
   const focused = () => page.evaluate(() => {
     const { activeElement } = document;
     const label = activeElement.getAttribute("aria-label") ?? activeElement.labels?.[0]?.textContent;
-    return label ?? activeElement.textContent.trim();
+    return (label ?? activeElement.textContent).trim();
   });
   /** Presses Tab until the focus is on something with this name, for the nth time. */
   const tabTo = async (name, { nth = 1, key = "Tab" } = {}) => {
@@ -55,8 +55,11 @@ inBrowser(async (browser) => {
   }
   await eventually(() => ids(page), ["-2", "1"]);
 
-  // Edits one, and gives up on another edit.
-  await press("Edit", { nth: 2 });
+  // Edits one, and gives up on another edit. The Tab key leads to one row, and the arrow keys to the others.
+  await tabTo("Salix alba");
+  await keyboard.press("ArrowDown");
+  await isFocused("Rosa canina");
+  await press("Edit");
   await isFocused("Name");
   await keyboard.press("End");
   await keyboard.type(" L.");
@@ -84,12 +87,22 @@ inBrowser(async (browser) => {
   // Deletes it and brings it back.
   await press("Delete");
   await row(page, "1").waitFor({ state: "detached" });
-  await isFocused("Undo");
-  await keyboard.press("Enter");
+  // The focus stays among the plants.
+  await isFocused("Salix alba");
+  await press("Undo");
+  await row(page, "1").waitFor();
+  await isFocused("Salix alba");
+  await keyboard.press("ArrowDown");
+  await press("Delete");
+  await row(page, "1").waitFor({ state: "detached" });
+  await keyboard.press("Control+z");
   await row(page, "1").waitFor();
 
   // Opens a plant.
-  await press("Rosa rugosa", { key: "Shift+Tab" });
+  await isFocused("Salix alba");
+  await keyboard.press("ArrowDown");
+  await isFocused("Rosa rugosa");
+  await keyboard.press("Enter");
   await isFocused("Close");
   await keyboard.press("Enter");
   await isFocused("Rosa rugosa");
@@ -139,9 +152,82 @@ inBrowser(async (browser) => {
   const hasIds = (count) => eventually(() => ids(page).then((all) => all.length), count);
   await press("Next", { key: "Shift+Tab" });
   await hasIds(3);
+  await isFocused("Plant");
   await press("Previous", { key: "Shift+Tab" });
   await hasIds(100);
 
-  await press("Sign out", { key: "Shift+Tab" });
+  // Between the plants of a page.
+  const isAt = (id) => eventually(() => page.evaluate(() => document.activeElement.closest("tr")?.cells[0].textContent), id);
+  await keyboard.press("ArrowDown");
+  await isAt("-2");
+  for (const [key, id] of [
+    ["ArrowDown", "1"], ["ArrowUp", "-2"], ["ArrowUp", "-2"], ["End", "1096"], ["ArrowDown", "1096"], ["Home", "-2"],
+  ]) {
+    await keyboard.press(key);
+    await isAt(id);
+  }
+  await keyboard.press("PageDown");
+  const screen = await page.evaluate(() => document.activeElement.closest("tr").rowIndex);
+  assert.ok(screen > 5 && screen < 50, `Page Down moves by ${screen} rows`);
+  await keyboard.press("PageUp");
+  await isAt("-2");
+  await keyboard.press("Enter");
+  await isFocused("Close");
+  await keyboard.press("Escape");
+  await isAt("-2");
+
+  // Turns pages, searches and adds. The letters are letters where a person types.
+  await keyboard.press("n");
+  await hasIds(3);
+  await isAt("1097");
+  await keyboard.press("n");
+  await isAt("1097");
+  await keyboard.press("p");
+  await hasIds(100);
+  await isAt("-2");
+  await keyboard.press("/");
+  await isFocused("Search plants");
+  await keyboard.type("?an/");
+  await page.getByText("No plants match.").waitFor();
+  assert.equal(await page.getByLabel("Search plants").inputValue(), "?an/");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await press("Show all plants");
+  await hasIds(100);
+  await keyboard.press("a");
+  await isFocused("Id");
+  await keyboard.type("a?/");
+  assert.equal(await page.getByRole("dialog").getByLabel("Id").inputValue(), "a?/");
+  await keyboard.press("Escape");
+
+  // The list of the shortcuts, where the letters can be turned off.
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).getByText("Next page").waitFor();
+  await keyboard.press("n");
+  await tabTo("Use single characters as shortcuts", { key: "Shift+Tab" });
+  await keyboard.press("Space");
+  await keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await keyboard.press("a");
+  await keyboard.press("?");
+  await keyboard.press("ArrowDown");
+  assert.equal(await page.getByRole("dialog").count(), 0, "a letter is a shortcut after it was turned off");
+  assert.equal(await page.getByRole("button", { name: "Add plant" }).getAttribute("aria-keyshortcuts"), null);
+  await press("Keys", { key: "Shift+Tab" });
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+  await tabTo("Use single characters as shortcuts", { key: "Shift+Tab" });
+  await keyboard.press("Space");
+  await keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+
+  // The menu of a phone.
+  await page.setViewportSize({ width: 390, height: 800 });
+  await press("More");
+  await page.locator(":popover-open").waitFor();
+  await keyboard.press("Escape");
+  await page.locator(":popover-open").waitFor({ state: "detached" });
+  await isFocused("More");
+  await keyboard.press("Enter");
+  await press("Sign out");
   await isFocused("Token");
 });

@@ -86,4 +86,34 @@ inBrowser(async (browser) => {
       await each.getByText("No connection to the server").waitFor({ state: "detached" });
     }
   }
+
+  // A position stays exact for as long as nobody adds or deletes a plant before the page.
+  await store(Array.from({ length: 300 }, (_, index) => `${10_000 + index},Plant,Common`));
+  await row(page, "10000").waitFor();
+  const first = (await ids(page)).indexOf("10000");
+  const total = first + 300;
+  const says = (text) => eventually(() => page.locator(".position").textContent().then((text) => text.trim()), text);
+  await says(`1–100 of ${total} plants`);
+  await page.getByRole("button", { name: "Next" }).first().click();
+  await says(`101–200 of ${total} plants`);
+  await send("PUT", "plants/10000", '{"name":"Changed before the page","tag":"Common"}');
+  await send("PUT", "plants/20000", '{"name":"After the page"}');
+  await says(`101–200 of ${total + 1} plants`);
+  await send("DELETE", "plants/10001");
+  await says(`about 100–199 of ${total} plants`);
+  await page.reload();
+  await says(`about 100–199 of ${total} plants`);
+  await page.getByRole("button", { name: "Next" }).first().click();
+  await says(`about 200–299 of ${total} plants`);
+  await page.getByRole("button", { name: "Next" }).first().click();
+  await says(`300–${total} of ${total} plants`);
+  await page.getByRole("button", { name: "First" }).first().click();
+  await says(`1–100 of ${total} plants`);
+
+  // Among the plants with a tag, a change before the page may be one of position.
+  await row(page, "10002").getByRole("button", { name: "Common" }).click();
+  await page.getByRole("button", { name: "Next" }).first().click();
+  await says("101–200 of 299 plants with the tag “Common”");
+  await send("PUT", "plants/10002", '{"name":"Without the tag"}');
+  await says("about 101–200 of 298 plants with the tag “Common”");
 });

@@ -64,7 +64,7 @@ inBrowser(async (browser) => {
     if (answers++ === 0) return route.fulfill({ status: 200, body: "<h1>Sign in to the network</h1>" });
     return route.fulfill({ status: 404, body: '{"error":3002,"message":"there is no plant with id 1"}' });
   });
-  await page.getByRole("button", { name: "Rosa canina" }).click();
+  await page.getByRole("link", { name: "Rosa canina" }).click();
   await eventually(() => status(page), "There is no plant 1.");
   await page.getByText("The server is busy.").waitFor({ state: "detached" });
   await page.unroute(/plants\/1$/);
@@ -92,7 +92,7 @@ inBrowser(async (browser) => {
 
   // The token is revoked while the person types, in each of two tabs: in a new plant, and in one that was opened before.
   const other = await browser.signedIn({ token });
-  await other.getByRole("button", { name: "Rosa canina" }).click();
+  await other.getByRole("link", { name: "Rosa canina" }).click();
   await other.getByRole("dialog").getByRole("button", { name: "Edit" }).click();
   await page.getByRole("button", { name: "Add plant" }).click();
   await dialog.getByLabel("Id").fill("5");

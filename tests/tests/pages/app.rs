@@ -31,6 +31,11 @@ fn changes_appear_in_ten_tabs_and_none_is_missed_when_the_server_restarts() {
 }
 
 #[test]
+fn messages_leave_by_themselves_and_each_deletion_has_an_undo_of_its_own() {
+    run("messages.js");
+}
+
+#[test]
 fn the_page_says_what_is_wrong_and_recovers_without_losing_what_was_typed() {
     run("trouble.js");
 }
