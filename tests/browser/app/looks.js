@@ -7,10 +7,16 @@ const path = require("node:path");
 const { AxeBuilder } = require("@axe-core/playwright");
 const { assert, eventually, inBrowser, order, row, send, signIn, store } = require("../harness.js");
 
-const WIDTHS = [390, 768, 1280];
-// One of each layout.
-const AXE_WIDTHS = [390, 1280];
+const PHONE = 390;
+const WIDTHS = [PHONE, 768, 1280];
 const HEIGHT = 800;
+
+// Of the height of a phone, for what stands above the plants.
+const TOOLBAR_MOST = 120;
+// The least size of what a finger touches.
+const TARGET_LEAST = 44;
+// The least contrast between the border of a control and what is around it (WCAG 1.4.11).
+const BORDER_CONTRAST_LEAST = 3;
 
 const { OUTPUT_FOLDER } = process.env;
 
@@ -40,6 +46,67 @@ inBrowser(async (browser) => {
   }
 });
 
+/** However long the name of a token is, its scope is whole. */
+async function isScopeWhole(page) {
+  await page.setViewportSize({ width: PHONE, height: HEIGHT });
+  const scope = page.getByText("read-only", { exact: true });
+  await page.locator(".token").evaluate((name) => (name.textContent = "a very long name ".repeat(20)));
+  const { right, isCut } = await scope.evaluate((element) => ({
+    right: element.getBoundingClientRect().right,
+    isCut: element.scrollWidth > element.clientWidth,
+  }));
+  assert.ok(right <= PHONE && !isCut, `the scope ends at ${right} px`);
+  await page.setViewportSize({ width: 1280, height: HEIGHT });
+}
+
+/** The toolbar leaves the screen to the plants, and a finger finds what it touches. */
+async function fitsAPhone(page, state) {
+  const { toolbar, small } = await page.evaluate((least) => {
+    const controls = document.querySelectorAll("main :is(button, input), dialog > .actions button, .toasts button, :popover-open :is(button, input, a), .plants tr");
+    const isSmall = (element) => {
+      const { width, height } = element.getBoundingClientRect();
+      return element.checkVisibility() && (Math.round(width) < least || Math.round(height) < least);
+    };
+    return {
+      toolbar: document.querySelector(".toolbar")?.offsetHeight ?? 0,
+      small: [...controls].filter(isSmall).map(({ outerHTML }) => outerHTML),
+    };
+  }, TARGET_LEAST);
+  assert.ok(toolbar <= TOOLBAR_MOST, `the toolbar of ${state} is ${toolbar} px high`);
+  assert.deepEqual(small, [], `too small for a finger in ${state}`);
+}
+
+/** In the page: the controls whose border is too faint beside what is around them. */
+function faintBorders(least) {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const colorOf = (text) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = text;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = ([red, green, blue]) => {
+    const [r, g, b] = [red, green, blue].map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const around = (element) => {
+    for (let parent = element.parentElement; parent; parent = parent.parentElement) {
+      const color = colorOf(getComputedStyle(parent).backgroundColor);
+      if (color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const contrast = (element) => {
+    const border = colorOf(getComputedStyle(element).borderBlockStartColor);
+    // A control without a border is a text.
+    if (border[3] === 0) return Infinity;
+    const [light, dark] = [luminance(border), luminance(around(element))].sort((a, b) => b - a);
+    return (light + 0.05) / (dark + 0.05);
+  };
+  const controls = document.querySelectorAll(":is(button, input, select):not(:disabled, [aria-disabled='true'], [type='checkbox'], [type='file'])");
+  return [...controls].filter((element) => element.checkVisibility() && contrast(element) < least).map(({ outerHTML }) => outerHTML);
+}
+
 async function walk(browser, colorScheme, reader) {
   const person = await browser.person({ colorScheme, reducedMotion: "reduce" });
   const page = await browser.tab(person);
@@ -49,16 +116,16 @@ async function walk(browser, colorScheme, reader) {
   const looksGood = async (state) => {
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: HEIGHT });
-      if (AXE_WIDTHS.includes(width)) {
-        const { violations } = await new AxeBuilder({ page }).analyze();
-        const found = violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
-        assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px in ${colorScheme}`);
-      }
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      const found = violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
+      assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px in ${colorScheme}`);
       const overflow = await page.evaluate(() => {
-        const tooWide = [document.scrollingElement, ...document.querySelectorAll("dialog")];
+        const tooWide = [document.scrollingElement, ...document.querySelectorAll("main, dialog, :popover-open")];
         return tooWide.filter((element) => element.scrollWidth > element.clientWidth).map(({ tagName }) => tagName);
       });
       assert.deepEqual(overflow, [], `${state} at ${width} px is too wide`);
+      if (width === PHONE) await fitsAPhone(page, state);
+      assert.deepEqual(await page.evaluate(faintBorders, BORDER_CONTRAST_LEAST), [], `borders of ${state} at ${width} px`);
       await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-${state}-${colorScheme}-${width}.png`) });
     }
   };
@@ -78,6 +145,18 @@ async function walk(browser, colorScheme, reader) {
   await eventually(() => page.locator(".fresh").count(), 0, "plants that are marked as new for good");
   await looksGood("list");
   await page.screenshot({ path: path.join(OUTPUT_FOLDER, `plants-${colorScheme}.png`) });
+  await press("Keys");
+  await dialog.getByText("Next page").waitFor();
+  await looksGood("keys");
+  await press("Close", dialog);
+  await page.setViewportSize({ width: PHONE, height: HEIGHT });
+  await press("More");
+  await page.locator(":popover-open").waitFor();
+  await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-menu-${colorScheme}-${PHONE}.png`) });
+  await fitsAPhone(page, "menu");
+  await page.mouse.click(10, 10);
+  await page.locator(":popover-open").waitFor({ state: "detached" });
+  await page.setViewportSize({ width: 1280, height: HEIGHT });
   await send("PUT", "plants/5", '{"name":"Bellis annua","tag":"Asteraceae"}');
   await row(page, "5").getByText("Bellis annua").waitFor();
   await looksGood("change-of-another");
@@ -85,7 +164,7 @@ async function walk(browser, colorScheme, reader) {
   await page.getByRole("button", { name: "Undo" }).waitFor();
   await looksGood("deleted");
 
-  await row(page, "3").getByRole("button", { name: "Quercus robur" }).click();
+  await row(page, "3").getByRole("link", { name: "Quercus robur" }).click();
   await dialog.getByRole("button", { name: "Close" }).waitFor();
   await looksGood("plant");
   await press("Close", dialog);
@@ -109,6 +188,7 @@ async function walk(browser, colorScheme, reader) {
   await dialog.getByRole("button", { name: "Rosaceae" }).click();
   await page.getByText("2 plants with the tag “Rosaceae”").waitFor();
   await looksGood("tag");
+  await pagesOnAPhone(page);
   await page.getByLabel("Search plants").fill("palm");
   await page.getByText("No plants match.").waitFor();
   await looksGood("nothing-found");
@@ -135,8 +215,9 @@ async function walk(browser, colorScheme, reader) {
   await signIn(page, reader);
   await row(page, "1").waitFor();
   await looksGood("reader");
+  await isScopeWhole(page);
   await person.setOffline(true);
-  await row(page, "1").getByRole("button", { name: "Rosa canina" }).click();
+  await row(page, "1").getByRole("link", { name: "Rosa canina" }).click();
   await page.getByRole("alert").getByText("No connection").waitFor();
   await looksGood("offline");
   await person.setOffline(false);
