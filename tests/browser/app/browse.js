@@ -205,6 +205,27 @@ inBrowser(async (browser) => {
   await press("Next");
   await says("101–200 of 1,000+ plants matching “dense”");
 
+  // On a phone, a page is short, and the actions on a plant are in its dialog.
+  await page.setViewportSize({ width: 390, height: 800 });
+  await search.fill("");
+  await says("1–25 of 1,802 plants");
+  await press("Next");
+  await says("26–50 of 1,802 plants");
+  const height = await page.locator("main").evaluate((main) => main.scrollHeight);
+  assert.ok(height < 2000, `a page on a phone is ${height} px high`);
+  assert.equal(await page.getByRole("button", { name: "Delete" }).count(), 0);
+  await page.getByRole("row").nth(1).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  await press("More");
+  await page.getByRole("button", { name: "All tags" }).click();
+  await choice.getByRole("button", { name: "Rare" }).click();
+  await says("1–25 of 250 plants with the tag “Rare”");
+  await press("Show all tags");
+  await says("1–25 of 1,802 plants");
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await says("1–100 of 1,802 plants");
+
   // An address that makes no sense leads to the beginning.
   const another = await page.context().newPage();
   await another.goto(`${process.env.PLANTS_URL}/#plant=../token&after=x&other=1`);

@@ -11,7 +11,7 @@ inBrowser(async (browser) => {
   await store(Array.from({ length: 40 }, (_, index) => `${index + 1},Plant ${index + 1},`));
   const page = await browser.signedIn();
   const all = await ids(page);
-  const messages = page.getByRole("list", { name: "What happened" }).getByRole("listitem");
+  const messages = page.getByRole("region", { name: "What happened" }).getByRole("listitem");
   const message = (text) => messages.filter({ hasText: text });
   const says = (count) => eventually(() => messages.count(), count, "the number of messages");
   const remove = async (id) => {

@@ -60,8 +60,10 @@ export class Toasts {
   /** The region with the role is always there, so that a screen reader notices what it says. */
   view() {
     return html`
-      <p class="visually-hidden" role="status">${this.latest}</p>
-      <ul class="toasts" aria-label="What happened">${repeat(this.shown, (toast) => toast, (toast) => this.#toast(toast))}</ul>`;
+      <section aria-label="What happened">
+        <p class="visually-hidden" role="status">${this.latest}</p>
+        <ul class="toasts">${repeat(this.shown, (toast) => toast, (toast) => this.#toast(toast))}</ul>
+      </section>`;
   }
 
   #toast(toast) {
