@@ -19,7 +19,7 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: [(&str, StaticFile); 31] = [
+pub(super) static FILES: [(&str, StaticFile); 40] = [
     file!(PAGE, "index.html", "/"),
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
@@ -30,13 +30,22 @@ pub(super) static FILES: [(&str, StaticFile); 31] = [
     file!(SCRIPT, "session.js"),
     file!(SCRIPT, "address.js"),
     file!(SCRIPT, "layout.js"),
+    file!(SCRIPT, "toolbar.js"),
+    file!(SCRIPT, "pager.js"),
+    file!(SCRIPT, "plant_table.js"),
+    file!(SCRIPT, "active_row.js"),
+    file!(SCRIPT, "toasts.js"),
+    file!(SCRIPT, "keys.js"),
+    file!(SCRIPT, "screen.js"),
     file!(SCRIPT, "sign_in.js"),
     file!(SCRIPT, "dialog.js"),
     file!(SCRIPT, "plant_dialog.js"),
     file!(SCRIPT, "tag_dialog.js"),
     file!(SCRIPT, "import_dialog.js"),
     file!(SCRIPT, "export_dialog.js"),
+    file!(SCRIPT, "keys_dialog.js"),
     file!(SCRIPT, "plant_list.js"),
+    file!(SCRIPT, "position.js"),
     file!(SCRIPT, "keyset.js"),
     file!(SCRIPT, "plant.js"),
     file!(SCRIPT, "deletions.js"),

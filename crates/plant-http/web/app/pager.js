@@ -26,7 +26,7 @@ export function pager(app, place) {
 export function position(list) {
   const { plants, hasMore, mark, query } = list;
   const { after, name, tag } = query;
-  if (list.isLoading && name) return searchProgress(list) || "Searching …";
+  if (list.isLoading) return searchProgress(list) || "Loading …";
   if (plants.length === 0) return "";
   const filters = `${tag ? ` with the tag “${tag}”` : ""}${name ? ` matching “${name}”` : ""}`;
   if (after === null && !hasMore) return html`<b>${formatPlants(plants.length)}</b>${filters}`;

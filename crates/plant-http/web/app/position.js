@@ -54,7 +54,7 @@ export function markOfPage(mark, { after, plants, hasMore, total, cursor }) {
   if (!hasMore && total !== null) return markAt(after, total - plants.length, cursor, { upTo: LARGEST_ID });
   if (mark === null || mark.after === null) return null;
   const before = mark.before - plants.filter(({ id }) => isUpTo(id, mark.after)).length;
-  return markAt(after, Math.max(before, 0), cursor, mark);
+  return markAt(after, Math.max(before, 0), cursor, { isExact: mark.isExact, upTo: mark.upTo });
 }
 
 /** Counts the plants with a name, as far as one answer goes. `isAll` says whether there are no more. */
