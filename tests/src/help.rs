@@ -24,7 +24,8 @@ impl CommandHelp {
         while let Some(words) = waiting.pop() {
             let arguments = words.iter().map(String::as_str).chain(["--help"]);
             let text = printed(&arguments.collect::<Vec<_>>());
-            let names = names_below(&text, "Commands:").filter(|name| *name != "help");
+            let names = rows(&text).filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+            let names = names.filter(|name| *name != "help");
             let below: Vec<_> =
                 names.map(|name| [&words[..], &[name.to_owned()]].concat()).collect();
             waiting.extend(below.into_iter().rev());
@@ -35,8 +36,7 @@ impl CommandHelp {
 
     /// Its long flags, as the help lists them.
     pub fn flags(&self) -> BTreeSet<String> {
-        let options = names_below(&self.text, "Options:");
-        options.filter(|name| name.starts_with("--")).map(str::to_owned).collect()
+        rows(&self.text).filter(|name| name.starts_with("--")).map(str::to_owned).collect()
     }
 }
 
@@ -53,11 +53,22 @@ pub fn printed(arguments: &[&str]) -> String {
     process.stdout()
 }
 
-/// The long flags or the subcommands in a list of the help.
-fn names_below<'help>(help: &'help str, heading: &'static str) -> impl Iterator<Item = &'help str> {
-    let lines = help.lines().skip_while(move |line| *line != heading).skip(1);
-    lines.take_while(|line| !line.is_empty()).filter_map(|line| {
-        let mut words = line.split_whitespace().map(|word| word.trim_end_matches(','));
+/// The headings of lists that are neither of subcommands nor of options.
+const OTHER_LISTS: [&str; 3] = ["Arguments:", "Scopes:", "Exit codes:"];
+
+/// What each row of the lists of subcommands and options is about: the long flag, or the subcommand.
+fn rows(help: &str) -> impl Iterator<Item = &str> {
+    let mut is_in_list = false;
+    let rows = help.lines().filter(move |line| {
+        if !line.starts_with(' ') {
+            is_in_list = line.ends_with(':') && !OTHER_LISTS.contains(line);
+        }
+        // A text that needs several lines is indented further than a flag without a letter.
+        let indent = line.len() - line.trim_start().len();
+        is_in_list && [2, 6].contains(&indent)
+    });
+    rows.filter_map(|row| {
+        let mut words = row.split_whitespace().map(|word| word.trim_end_matches(','));
         words.find(|word| !word.starts_with('-') || word.starts_with("--"))
     })
 }
@@ -74,7 +85,7 @@ pub fn variables() -> BTreeSet<String> {
 #[track_caller]
 pub fn default_of(flag: &str) -> String {
     let help = printed(&["--help"]);
-    let line = help.lines().find(|line| line.trim_start().starts_with(flag)).expect("the flag");
-    let (_, default) = line.split_once("[default: ").expect("a default");
-    default.trim_end_matches(']').to_owned()
+    let (_, rest) = help.split_once(&format!(" {flag} ")).expect("the flag");
+    let (_, default) = rest.split_once("[default: ").expect("a default");
+    default.split_once(']').expect("its end").0.to_owned()
 }

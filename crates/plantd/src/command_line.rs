@@ -14,12 +14,13 @@ use plant_http::Token;
 use crate::client::health::HealthOptions;
 use crate::environment::without_empty_variables;
 use crate::exit;
+use crate::help;
 use crate::serve::ServeOptions;
 use crate::store::archive::ArchiveCommand;
 use crate::store::postgres::MigrateOptions;
 use crate::store::restore::RestoreOptions;
 use crate::store::verify::VerifyOptions;
-use crate::token::TokenCommand;
+use crate::token::{TokenCommand, explain_scopes};
 use crate::transfer::backup::BackupOptions;
 use crate::transfer::events::EventsOptions;
 use crate::transfer::export::ExportOptions;
@@ -30,7 +31,7 @@ use crate::transfer::list::ListOptions;
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
 #[derive(Debug, Parser)]
-#[command(name = "plantd", version)]
+#[command(name = "plantd", version, max_term_width = help::MAX_COLUMNS)]
 #[command(after_help = after_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -43,35 +44,35 @@ pub(crate) enum Command {
     Serve(Box<ServeOptions>),
     /// Print a plant of a running server
     Get(GetOptions),
-    /// List the plants of a running server, all of them or those with a tag or a part of a name
+    /// List the plants of a running server
     List(ListOptions),
     /// Import the plants in a file into a running server
     Import(ImportOptions),
-    /// Export all plants of a running server, or the readable plants of a data folder
+    /// Export the plants of a running server, or those of a data folder
     Export(ExportOptions),
-    /// Print what happened to the plants of a running server, and follow what happens next
+    /// Print the changes of plants, and follow those still to come
     Events(EventsOptions),
     /// Say whether a running server is ready
     Health(HealthOptions),
     /// Back up a running server into a file
     Backup(BackupOptions),
-    /// Check a backup, or a data folder that no server has open, and list what does not agree
+    /// Check a backup or a data folder, and list what does not agree
     Verify(VerifyOptions),
     /// Make a data folder of a backup
     Restore(RestoreOptions),
     /// Manage an archive of changes
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Archive(ArchiveCommand),
-    /// Make, list and revoke tokens; a running server notices within 2 s
-    #[command(subcommand)]
+    /// Create, list and revoke tokens
+    #[command(subcommand, arg_required_else_help = false)]
     Token(TokenCommand),
-    /// Create missing tables in PostgreSQL; servers may be running
+    /// Create missing tables in PostgreSQL
     Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of the service
     Openapi,
-    /// Print the completions for a shell, to be loaded by it
+    /// Print the completions for a shell
     Completions { shell: Shell },
-    /// Write the manual pages of plantd and of each subcommand into a folder
+    /// Write the manual pages into a folder
     Man {
         /// The folder; made if it is missing
         #[arg(value_name = "DIR")]
@@ -134,7 +135,11 @@ impl Cli {
         let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
         match first {
             "-V" | "--version" => {}
-            "-h" | "--help" => command = Self::documented(),
+            "-h" | "--help" => command = help::grouped(Self::documented()),
+            "help" if arguments.len() == 2 => {
+                command = help::grouped(Self::documented());
+                arguments[1] = "--help".into();
+            }
             _ if first.starts_with('-') || arguments.len() == 1 => {
                 arguments.insert(1, "serve".into());
             }
@@ -146,7 +151,11 @@ impl Cli {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 command.try_get_matches_from_mut(arguments)?
             }
-            parsed => parsed?,
+            Err(mut error) => {
+                explain_scopes(&mut error);
+                return Err(error);
+            }
+            Ok(matches) => matches,
         };
         let cli = Self::from_arg_matches(&matches)?;
         if let (Command::Serve(options), Some((_, matches))) = (&cli.command, matches.subcommand())

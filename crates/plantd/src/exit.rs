@@ -10,14 +10,11 @@ pub(crate) const CONFIGURATION: u8 = 78;
 
 /// Every exit code, and when a command ends with it.
 const MEANINGS: [(u8, &str); 6] = [
-    (0, "the command has done what it was asked for, or a signal shut the server down gracefully"),
+    (0, "the command has succeeded, or a signal shut the server down gracefully"),
     (FINDINGS, "the command found faulty data, or not what it was asked for"),
     (USAGE, "the command line is wrong"),
-    (
-        IO,
-        "a folder, file, port, server or database cannot be used, or the store failed while serving",
-    ),
-    (CUT_OFF, "a signal ended the server, and the drain timed out and cut off connections"),
+    (IO, "a folder, file, port, server or database cannot be used, or has failed"),
+    (CUT_OFF, "the drain of the server timed out and cut off connections"),
     (CONFIGURATION, "the environment, a file, a token or a passed socket has an invalid value"),
 ];
 

@@ -10,6 +10,7 @@ mod command_line;
 mod environment;
 mod exit;
 mod files;
+mod help;
 mod log_line;
 mod log_queue;
 mod logger;

@@ -1,10 +1,12 @@
 //! `plantd token create`, `list` and `revoke`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Subcommand};
 use plant_http::{Scope, Token, TokenName, TokenRecord};
 
@@ -13,51 +15,82 @@ use crate::files::data_folder::{DataOptions, make_folder};
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::serve::first_run;
+use crate::transfer::output::{Output, cannot_print, say};
+
+/// The value of `--scope` in the help and in clap's errors.
+const SCOPE: &str = "SCOPE";
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Create a token and print it once: only its digest is stored. Also removes expired tokens
+    /// Create a token and print it, once; expired tokens are removed
     Create(TokenCreateOptions),
     /// List the tokens
     List(DataOptions),
-    /// Revoke the tokens of a name
+    /// Revoke a token
     Revoke(TokenRevokeOptions),
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = format!(
+    "Scopes:{}\n\n\
+     Standard output gets the token alone, and standard error says until when it is valid. Only a digest of the token is \
+     stored, so plantd cannot show it again. A running server notices new and revoked tokens within 2 s.",
+    Scope::ALL.map(|scope| format!("\n  {scope:7}  {}", permission(scope))).concat()
+))]
 pub(crate) struct TokenCreateOptions {
-    /// The name in the list and the log; several tokens may have the same name
+    /// The name in the list and the log; no other token may have it
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What the token permits: write is for everything, and each of the others includes metrics
-    #[arg(long, value_name = "metrics|backup|read|write", default_value = "write", value_parser = scope)]
+    /// What the token permits; see below
+    #[arg(long, value_name = SCOPE, value_parser = scope)]
     scope: Scope,
 
-    /// How long the token is valid, such as 30s, 12h or 90d [default: forever]
+    /// How long the token is valid: a number with its unit, such as 30m, 12h or 90d
+    /// [default: forever]
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Data")]
     data: DataOptions,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TokenRevokeOptions {
-    /// The name; all tokens with it are revoked
+    /// The name of the token
     name: String,
 
-    /// Keep the newest of them, after clients have changed to it
-    #[arg(long)]
-    keep_newest: bool,
-
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Data")]
     data: DataOptions,
+}
+
+/// What a token with this scope permits.
+const fn permission(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Metrics => "read the metrics",
+        Scope::Backup => "make backups, and read the metrics",
+        Scope::Read => "read plants, events and the metrics",
+        Scope::Write => "everything: also create, change and delete plants",
+    }
+}
+
+/// Adds the scopes, and what each permits, to clap's error about a missing or wrong scope.
+pub(crate) fn explain_scopes(error: &mut clap::Error) {
+    let is_about_scope = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.contains(SCOPE),
+        Some(ContextValue::Strings(missing)) => missing.iter().any(|name| name.contains(SCOPE)),
+        _ => false,
+    };
+    if is_about_scope {
+        let tip = |scope| StyledStr::from(format!("--scope {scope:7}  {}", permission(scope)));
+        let tips = Scope::ALL.map(tip).to_vec();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
     let named = Scope::ALL.into_iter().find(|scope| scope.name() == text);
-    named.ok_or_else(|| format!("a scope is {}", Scope::ALL.map(Scope::name).join(", ")))
+    named.ok_or_else(|| "there is no such scope".to_owned())
 }
 
 /// Parses a token's name. If the text is a token itself, the error asks for the name.
@@ -85,7 +118,7 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     }
     let name = token_name(options.name).map_err(Stop::Usage)?;
     let token = Token::random()?;
-    let mut record = TokenRecord::new(name, options.scope, &token);
+    let mut record = TokenRecord::new(name.clone(), options.scope, &token);
     if let Some(lifetime) = options.expires {
         let expiring = record.expiring_after(lifetime).context("--expires cannot be used");
         record = expiring.map_err(Stop::Usage)?;
@@ -94,7 +127,12 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
     if options.data.tokens.is_none() {
         make_folder(&options.data.folder)?;
     }
-    TokensFile::add(&path, record.clone()).map_err(Stop::of_file)?;
+    if !TokensFile::add(&path, record.clone()).map_err(Stop::of_file)? {
+        return Err(Stop::Usage(anyhow!(
+            "there is a token with the name {name} already; choose another name, or revoke that token first: plantd token \
+             revoke {name}"
+        )));
+    }
     let mut out = io::stdout().lock();
     let printed = writeln!(out, "{}", token.reveal()).and_then(|()| out.flush());
     printed.context("cannot print the token").map_err(|cause| {
@@ -107,17 +145,24 @@ fn create(options: TokenCreateOptions) -> Result<(), Stop> {
             Ok(()) => "no token was made",
             Err(_) => "a token was made and not shown; revoke it",
         }))
-    })
+    })?;
+    say(&match record.expires {
+        Some(expires) => format!("valid until {expires:.0}"),
+        None => "never expires".to_owned(),
+    });
+    Ok(())
 }
 
 fn list(options: &DataOptions) -> Result<(), Stop> {
     let path = options.tokens_path();
     let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
-    Ok(print_list(&file.tokens, &mut io::stdout().lock()).context("cannot print")?)
+    let printed = Output::standard().and_then(|out| print_list(&file.tokens, out));
+    Ok(printed.with_context(cannot_print)?)
 }
 
-fn print_list(tokens: &[TokenRecord], out: &mut impl Write) -> io::Result<()> {
+fn print_list(tokens: &[TokenRecord], out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
     let width =
         tokens.iter().map(|token| token.name.to_string().len()).fold("NAME".len(), usize::max);
     writeln!(out, "{:width$}  SCOPE  {:20}  EXPIRES", "NAME", "CREATED")?;
@@ -139,37 +184,24 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
     }
-    let (found, revoked) = TokensFile::edit(&path, |file| {
-        let is_found = file.tokens.iter().any(|token| token.name == name);
-        let newest =
-            file.tokens.iter().rposition(|token| token.name == name && !token.is_expired());
-        let kept = newest.filter(|_| options.keep_newest);
-        let mut position = 0;
-        let revoked = file.tokens.extract_if(.., |token| {
-            let goes = token.name == name && kept != Some(position);
-            position += 1;
-            goes
-        });
-        let revoked: Vec<TokenRecord> = revoked.collect();
-        Ok((is_found, revoked))
+    let revoked: Vec<TokenRecord> = TokensFile::edit(&path, |file| {
+        Ok(file.tokens.extract_if(.., |token| token.name == name).collect())
     })
     .map_err(Stop::of_file)?;
-    if !found {
+    if revoked.is_empty() {
         return Err(Stop::Usage(anyhow!(
             "there is no token of this name; `plantd token list` shows the names"
         )));
     }
-    let count = revoked.len();
-    let tokens = if count == 1 { "token" } else { "tokens" };
     let data = &options.data.folder;
     let removed = first_run::remove_token_file(data, &revoked).with_context(|| {
-        format!("revoked {count} {tokens}; remove first-run-token in {} yourself", data.display())
+        format!("revoked {name}; remove first-run-token in {} yourself", data.display())
     });
-    let mut said = format!("revoked {count} {tokens}");
+    let mut said = format!("revoked {name}");
     if let Some(path) = removed? {
         said += &format!(", and removed {}, which held it", path.display());
     }
-    Ok(writeln!(io::stdout().lock(), "{said}").context("cannot print")?)
+    Ok(writeln!(io::stdout().lock(), "{said}").with_context(cannot_print)?)
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

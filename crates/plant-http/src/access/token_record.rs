@@ -58,7 +58,7 @@ impl fmt::Display for Scope {
 
 /// The name of a token, for people and for the log: 1 to
 /// [`TOKEN_NAME_MAX_CHARACTERS`](crate::limits::TOKEN_NAME_MAX_CHARACTERS) ASCII letters, digits and `-._@`, of which the
-/// first is a letter or a digit. Several tokens may share a name, so that a new one can replace an old one.
+/// first is a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenName(String);

@@ -33,6 +33,7 @@ const TOKEN_MAX_BYTES: usize = 4096;
 
 // No documentation comment: it would be the first line of the help.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct UrlOptions {
     /// The URL of the server, or unix:PATH for a Unix socket; https trusts the certificates of this system, or
     /// those in the file that SSL_CERT_FILE names
@@ -41,6 +42,7 @@ pub(crate) struct UrlOptions {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct RemoteOptions {
     #[command(flatten)]
     server: UrlOptions,

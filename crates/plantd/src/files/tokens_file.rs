@@ -1,5 +1,6 @@
 //! The file with the digests of the tokens.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
@@ -21,7 +22,7 @@ const MODE_OF_OTHERS: u32 = 0o077;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokensFile {
-    /// The tokens, oldest first. At most [`TOKENS_MAX`].
+    /// The tokens, oldest first. At most [`TOKENS_MAX`], each with a name of its own.
     pub(crate) tokens: Vec<TokenRecord>,
 }
 
@@ -40,13 +41,21 @@ impl TokensFile {
 
     /// Parses the bytes. The error says where the file is broken, but quotes nothing, because the text may be a secret.
     pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        let file = Self::parse_any_number(bytes)?;
+        let file = Self::parse_unchecked(bytes)?;
         let count = file.tokens.len();
         ensure!(count <= TOKENS_MAX, "it has {count} tokens, more than {TOKENS_MAX}; revoke some");
+        let mut names = HashSet::new();
+        for TokenRecord { name, .. } in &file.tokens {
+            ensure!(
+                names.insert(name.to_string()),
+                "it has several tokens with the name {name}; revoke them: plantd token revoke {name}"
+            );
+        }
         Ok(file)
     }
 
-    fn parse_any_number(bytes: &[u8]) -> anyhow::Result<Self> {
+    /// Parses a file that may have too many tokens, or several with one name, so that they can be revoked.
+    fn parse_unchecked(bytes: &[u8]) -> anyhow::Result<Self> {
         serde_json::from_slice(bytes).map_err(|cause| {
             anyhow::anyhow!(
                 "it is broken at line {}, column {}; correct it, or remove it and make new tokens",
@@ -62,12 +71,16 @@ impl TokensFile {
         Self::parse(&bytes).map(Some).with_context(|| path.display().to_string())
     }
 
-    /// Adds a token, and removes those that have expired.
-    pub(crate) fn add(path: &Path, record: TokenRecord) -> anyhow::Result<()> {
+    /// Removes the tokens that have expired, and adds a token unless another one has its name. Returns whether the token was
+    /// added.
+    pub(crate) fn add(path: &Path, record: TokenRecord) -> anyhow::Result<bool> {
         Self::edit(path, |file| {
             file.tokens.retain(|token| !token.is_expired());
-            file.tokens.push(record);
-            Ok(())
+            let is_free = file.tokens.iter().all(|token| token.name != record.name);
+            if is_free {
+                file.tokens.push(record);
+            }
+            Ok(is_free)
         })
     }
 
@@ -80,7 +93,7 @@ impl TokensFile {
         let mut file = match Self::load(path)? {
             None => Self::default(),
             Some(bytes) => {
-                Self::parse_any_number(&bytes).with_context(|| path.display().to_string())?
+                Self::parse_unchecked(&bytes).with_context(|| path.display().to_string())?
             }
         };
         let before = file.tokens.len();

@@ -53,76 +53,89 @@ const MAX_CONNECTIONS: u32 = 32_768;
 /// The largest cache, in MiB: more than any machine has.
 const CACHE_MAX_MIB: u64 = 1_048_576;
 
+/// The headings of options in the help.
+const NETWORK: &str = "Network";
+const DATA: &str = "Data";
+const ARCHIVE: &str = "Archive";
+const EVENTS: &str = "Events";
+const LIMITS: &str = "Limits";
+const STOP: &str = "Stop";
+const LOG: &str = "Log";
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeOptions {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = NETWORK)]
     pub(crate) listen: ListenOptions,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = DATA)]
     data: DataOptions,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "PostgreSQL")]
     postgres: PostgresServeOptions,
 
     /// About how much memory the caches of the tables of plants take, in MiB
-    #[arg(long, value_name = "N", env = "PLANTD_CACHE_MB")]
+    #[arg(long, help_heading = DATA, value_name = "N", env = "PLANTD_CACHE_MB")]
     #[arg(default_value_t = DEFAULT_CACHE_MIB, value_parser = whole_number(1..=CACHE_MAX_MIB))]
     #[arg(allow_hyphen_values = true)]
     cache_mb: u64,
 
     /// How many of the newest events to keep
-    #[arg(long, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
+    #[arg(long, help_heading = EVENTS, value_name = "N", env = "PLANTD_KEEP_EVENTS")]
     #[arg(default_value_t = DEFAULT_KEEP_EVENTS, value_parser = whole_number(0..=u64::MAX))]
     #[arg(allow_hyphen_values = true)]
     keep_events: u64,
 
     /// How long to keep every event, but at most 10,000,000 events
-    #[arg(long, value_name = "DURATION", env = "PLANTD_KEEP_EVENTS_FOR")]
+    #[arg(long, help_heading = EVENTS, value_name = "DURATION", env = "PLANTD_KEEP_EVENTS_FOR")]
     #[arg(default_value = "1h", value_parser = duration, allow_hyphen_values = true)]
     keep_events_for: Duration,
 
-    /// The folder to which the write-ahead log is copied, at the latest a second after a change, for plantd
-    /// restore --archive; made if it is missing [default: nowhere]
-    #[arg(long, value_name = "DIR", env = "PLANTD_ARCHIVE")]
+    /// The folder to which plantd copies the write-ahead log, at the latest a second after a change, for
+    /// plantd restore --archive; made if it is missing [default: nowhere]
+    #[arg(long, help_heading = ARCHIVE, value_name = "DIR", env = "PLANTD_ARCHIVE")]
     archive: Option<PathBuf>,
 
     /// Whether /readyz answers 503 while the archive takes no changes
-    #[arg(long, env = "PLANTD_ARCHIVE_REQUIRED", value_parser = BoolishValueParser::new())]
+    #[arg(long, help_heading = ARCHIVE, env = "PLANTD_ARCHIVE_REQUIRED")]
+    #[arg(value_parser = BoolishValueParser::new())]
     archive_required: bool,
 
     /// How many clients may follow events at once
-    #[arg(long, value_name = "N", env = "PLANTD_MAX_FOLLOWERS", allow_hyphen_values = true)]
+    #[arg(long, help_heading = LIMITS, value_name = "N", env = "PLANTD_MAX_FOLLOWERS")]
+    #[arg(allow_hyphen_values = true)]
     #[arg(default_value_t = DEFAULT_MAX_FOLLOWERS, value_parser = whole_number(0..=MAX_CONNECTIONS))]
     max_followers: u32,
 
     /// After SIGTERM, how long new connections are still accepted while /readyz answers 503
-    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
+    #[arg(long, help_heading = STOP, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     drain_delay: Duration,
 
     /// After that, how long requests in flight may take
-    #[arg(long, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
+    #[arg(long, help_heading = STOP, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     drain_timeout: Duration,
 
     /// How many requests a second each token may make [default: no limit]
-    #[arg(long, value_name = "N", env = "PLANTD_RATE_LIMIT", allow_hyphen_values = true)]
+    #[arg(long, help_heading = LIMITS, value_name = "N", env = "PLANTD_RATE_LIMIT")]
+    #[arg(allow_hyphen_values = true)]
     #[arg(value_parser = whole_number(NonZeroU32::MIN..=NonZeroU32::MAX))]
     rate_limit: Option<NonZeroU32>,
 
     /// Where to serve /metrics, /livez and /readyz without a token, for a scraper on a private network;
     /// unix:PATH is a Unix socket [default: nowhere; at --listen, /metrics needs a token]
-    #[arg(long, value_name = "ADDR:PORT", env = "PLANTD_METRICS_LISTEN")]
+    #[arg(long, help_heading = NETWORK, value_name = "ADDR:PORT", env = "PLANTD_METRICS_LISTEN")]
     metrics_listen: Option<ListenAddress>,
 
     /// The form of the log: text for people, or a JSON object on each line
-    #[arg(long, value_name = "text|json", env = "PLANTD_LOG_FORMAT")]
+    #[arg(long, help_heading = LOG, value_name = "text|json", env = "PLANTD_LOG_FORMAT")]
     #[arg(default_value = "text", value_enum, hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
 
     /// The origin (scheme, host and port) of a web page that may use this server from a browser; may be
     /// repeated, or separated by commas [default: none]
-    #[arg(long, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN", value_delimiter = ',')]
+    #[arg(long, help_heading = NETWORK, value_name = "ORIGIN", env = "PLANTD_CORS_ORIGIN")]
+    #[arg(value_delimiter = ',')]
     cors_origin: Vec<CorsOrigin>,
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct PostgresServeOptions {
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "A server also makes the tables when it starts, if its user of the database may. If not, run this as a \
-    user who may,\nand grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and SELECT, INSERT, \
-    UPDATE\nand DELETE on its tables."
+    user who may, and grant the server's user USAGE on the schema, USAGE and SELECT on its sequence, and SELECT, INSERT, \
+    UPDATE and DELETE on its tables."
 )]
 pub(crate) struct MigrateOptions {
     #[command(flatten)]

@@ -31,7 +31,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "The folder gets all plants or none. It has no tokens: put tokens.json into it, or the first start makes a \
-    new token.\nThe restored plants keep their entity tags; every cursor of an event is invalid.\n\
+    new token. The restored plants keep their entity tags; every cursor of an event is invalid.\n\
     Exit code 1: the backup or the archive is damaged or not whole. 74: a file or a folder cannot be used."
 )]
 pub(crate) struct RestoreOptions {

@@ -19,7 +19,7 @@ use crate::transfer::progress_bar;
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Exit code 0: everything agrees. 1: something disagrees, is damaged or is missing. 74: the file or the \
-    folder cannot be read.\nChanges nothing."
+    folder cannot be read. Changes nothing."
 )]
 pub(crate) struct VerifyOptions {
     /// The backup to check instead of a data folder; - is standard input

@@ -32,7 +32,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10 * 60);
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "The token needs the scope backup. A file gets the whole backup, or stays as it was. plantd verify FILE \
-    proves it,\nand plantd restore FILE makes a data folder of it."
+    proves it, and plantd restore FILE makes a data folder of it."
 )]
 pub(crate) struct BackupOptions {
     /// The file to write; - is standard output

@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "A file gets the whole export, or stays as it was. With --data, plants that cannot be read are \
-    listed and left out,\nand the exit code is 1."
+    listed and left out, and the exit code is 1."
 )]
 pub(crate) struct ExportOptions {
     /// The file to write; - is standard output

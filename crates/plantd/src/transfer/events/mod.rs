@@ -18,7 +18,7 @@ use crate::transfer::output::{Output, cannot_print};
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Prints one JSON object on each line, as the server sends it. With --follow, only the first connection \
-    has to succeed: later,\nplantd connects again by itself, and prints no event twice. Exit code 1: the events after the \
+    has to succeed: later, plantd connects again by itself, and prints no event twice. Exit code 1: the events after the \
     cursor are not all there any more."
 )]
 pub(crate) struct EventsOptions {
