@@ -24,7 +24,8 @@ impl CommandHelp {
         while let Some(words) = waiting.pop() {
             let arguments = words.iter().map(String::as_str).chain(["--help"]);
             let text = printed(&arguments.collect::<Vec<_>>());
-            let names = rows(&text).filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+            let names =
+                rows(&text).filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
             let names = names.filter(|name| *name != "help");
             let below: Vec<_> =
                 names.map(|name| [&words[..], &[name.to_owned()]].concat()).collect();
@@ -73,9 +74,14 @@ fn rows(help: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// A help without its line breaks.
+fn on_one_line(help: &str) -> String {
+    help.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The environment variables that the program reads.
 pub fn variables() -> BTreeSet<String> {
-    let help = printed(&["--help"]);
+    let help = on_one_line(&printed(&["--help"]));
     let names = help.split("[env: ").skip(1).filter_map(|rest| rest.split(['=', ']']).next());
     let all = names.chain(OTHER_VARIABLES.into_iter().filter(|name| help.contains(name)));
     all.map(str::to_owned).collect()
@@ -84,7 +90,7 @@ pub fn variables() -> BTreeSet<String> {
 /// The default of a flag.
 #[track_caller]
 pub fn default_of(flag: &str) -> String {
-    let help = printed(&["--help"]);
+    let help = on_one_line(&printed(&["--help"]));
     let (_, rest) = help.split_once(&format!(" {flag} ")).expect("the flag");
     let (_, default) = rest.split_once("[default: ").expect("a default");
     default.split_once(']').expect("its end").0.to_owned()

@@ -122,15 +122,15 @@ impl Routes {
     /// What each path needs, and where its requests are counted.
     pub(crate) fn table(self, metrics: &RequestMetrics) -> RouteTable {
         let other = Rc::new(metrics.other());
-        let entry = |reads, endpoints| {
+        let entry = |reads, endpoints, is_part_of_page| {
             let changes = self.changes();
-            RouteEntry { reads, changes, endpoints, other: Rc::clone(&other) }
+            RouteEntry { reads, changes, endpoints, other: Rc::clone(&other), is_part_of_page }
         };
         let unknown = match self {
             Self::All => Access::Scope(Scope::Read),
             Self::Monitoring => Access::Open,
         };
-        let mut table = RouteTable::new(entry(unknown, Vec::new()));
+        let mut table = RouteTable::new(entry(unknown, Vec::new(), false));
         for path in self.paths() {
             // One label for all pages: they are many, and alike.
             let label = if path.is_page { "page" } else { path.pattern };
@@ -139,7 +139,9 @@ impl Routes {
                 (method, Rc::new(metrics))
             };
             let endpoints = path.methods.into_iter().map(endpoint).collect();
-            table.add(path.pattern, entry(path.reads, endpoints));
+            // The pages themselves, `/` and `/docs`, are in no folder.
+            let is_part_of_page = path.is_page && path.pattern.matches('/').count() > 1;
+            table.add(path.pattern, entry(path.reads, endpoints, is_part_of_page));
         }
         table
     }

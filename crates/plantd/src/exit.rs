@@ -7,20 +7,23 @@ pub(crate) const USAGE: u8 = 64;
 const IO: u8 = 74;
 const CUT_OFF: u8 = 75;
 pub(crate) const CONFIGURATION: u8 = 78;
+/// What a shell shows for a command that SIGPIPE (13) ends.
+pub(crate) const READER_GONE: u8 = 128 + 13;
 
 /// Every exit code, and when a command ends with it.
-const MEANINGS: [(u8, &str); 6] = [
+const MEANINGS: [(u8, &str); 7] = [
     (0, "the command has succeeded, or a signal shut the server down gracefully"),
     (FINDINGS, "the command found faulty data, or not what it was asked for"),
     (USAGE, "the command line is wrong"),
     (IO, "a folder, file, port, server or database cannot be used, or has failed"),
     (CUT_OFF, "the drain of the server timed out and cut off connections"),
     (CONFIGURATION, "the environment, a file, a token or a passed socket has an invalid value"),
+    (READER_GONE, "the reader of standard output, such as head, ended first"),
 ];
 
 /// The list of exit codes in the help and the manual page.
 pub(crate) fn list() -> String {
-    let line = |(code, meaning): &(u8, &str)| format!("\n  {code:>2}  {meaning}");
+    let line = |(code, meaning): &(u8, &str)| format!("\n  {code:>3}  {meaning}");
     format!("Exit codes:{}", MEANINGS.iter().map(line).collect::<String>())
 }
 

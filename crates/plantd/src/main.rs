@@ -25,13 +25,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::Context as _;
-
 use crate::client::health;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::log_line::check_clock;
 use crate::store::{archive, postgres, restore, verify};
+use crate::transfer::output::{ReaderGone, print};
 use crate::transfer::{backup, events, export, get, import, list};
 
 /// The pages of tables are allocated in one thread and freed in another, in sizes that vary. With the allocator of glibc, that
@@ -83,8 +82,10 @@ fn main() -> ExitCode {
         Command::Archive(command) => archive::run(&command),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
-        Command::Openapi => print(plant_http::openapi_document().as_bytes()),
-        Command::Completions { shell } => print(&manual::completions(Cli::documented(), shell)),
+        Command::Openapi => print(plant_http::openapi_document().as_bytes()).map_err(Stop::from),
+        Command::Completions { shell } => {
+            print(&manual::completions(Cli::documented(), shell)).map_err(Stop::from)
+        }
         Command::Man { folder } => manual::write_pages(Cli::documented(), &folder),
     };
     let Err(stop) = result else {
@@ -92,6 +93,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let (exit_code, error) = stop.into_parts();
+    if ReaderGone::is_cause_of(&error) {
+        std::process::exit(i32::from(exit::READER_GONE));
+    }
     // The reason is printed even if the log is off.
     if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");
@@ -102,11 +106,4 @@ fn main() -> ExitCode {
     }
     // Exits at once, because threads may be waiting for a disk that does not answer.
     std::process::exit(i32::from(exit_code));
-}
-
-/// Prints a document on standard output.
-fn print(document: &[u8]) -> Result<(), Stop> {
-    let mut out = io::stdout().lock();
-    let printed = out.write_all(document).and_then(|()| out.flush());
-    Ok(printed.context("cannot print the document")?)
 }

@@ -1,6 +1,6 @@
 //! `plantd token create`, `list` and `revoke`.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::files::data_folder::{DataOptions, make_folder};
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::serve::first_run;
-use crate::transfer::output::{Output, cannot_print, say};
+use crate::transfer::output::{cannot_print, print, say};
 
 /// The value of `--scope` in the help and in clap's errors.
 const SCOPE: &str = "SCOPE";
@@ -157,25 +157,23 @@ fn list(options: &DataOptions) -> Result<(), Stop> {
     let path = options.tokens_path();
     let file = TokensFile::read(&path).map_err(Stop::of_file)?;
     let file = file.ok_or_else(|| no_tokens_file(&path))?;
-    let printed = Output::standard().and_then(|out| print_list(&file.tokens, out));
-    Ok(printed.with_context(cannot_print)?)
+    Ok(print(table(&file.tokens).as_bytes())?)
 }
 
-fn print_list(tokens: &[TokenRecord], out: impl Write) -> io::Result<()> {
-    let mut out = BufWriter::new(out);
-    let width =
-        tokens.iter().map(|token| token.name.to_string().len()).fold("NAME".len(), usize::max);
-    writeln!(out, "{:width$}  SCOPE  {:20}  EXPIRES", "NAME", "CREATED")?;
+fn table(tokens: &[TokenRecord]) -> String {
+    let lengths = tokens.iter().map(|token| token.name.to_string().len());
+    let width = lengths.fold("NAME".len(), usize::max);
+    let mut table = format!("{:width$}  SCOPE    {:20}  EXPIRES\n", "NAME", "CREATED");
     for token in tokens {
         let TokenRecord { name, scope, created, expires, .. } = token;
-        write!(out, "{name:width$}  {scope:5}  {created:.0}  ")?;
-        match expires {
-            None => writeln!(out, "never")?,
-            Some(expires) if token.is_expired() => writeln!(out, "{expires:.0} (expired)")?,
-            Some(expires) => writeln!(out, "{expires:.0}")?,
-        }
+        let expires = match expires {
+            None => "never".to_owned(),
+            Some(expires) if token.is_expired() => format!("{expires:.0} (expired)"),
+            Some(expires) => format!("{expires:.0}"),
+        };
+        table += &format!("{name:width$}  {scope:7}  {created:.0}  {expires}\n");
     }
-    out.flush()
+    table
 }
 
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {

@@ -46,6 +46,7 @@ pub(crate) struct Exchange {
     context: Rc<RequestContext>,
     /// Whether the method is not safe (RFC 9110, section 9.2.1).
     may_change: bool,
+    is_part_of_page: bool,
     /// Whether the answer has no content (RFC 9110, section 9.3.2).
     is_head: bool,
     cors_headers: Vec<(HeaderName, HeaderValue)>,
@@ -76,6 +77,7 @@ impl Exchange {
             metrics: Rc::clone(route.metrics_of(&head.method)),
             context,
             may_change: !head.method.is_safe(),
+            is_part_of_page: route.is_part_of_page,
             is_head: head.method == Method::HEAD,
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
             logged: LoggedHead::of(head),
@@ -151,6 +153,7 @@ impl Drop for Exchange {
                 status: self.status,
                 took,
                 error: self.error,
+                is_part_of_page: self.is_part_of_page,
             }
             .log(is_change);
         }

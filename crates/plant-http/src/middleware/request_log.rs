@@ -1,7 +1,8 @@
 //! The line of a request in the log.
 //!
 //! Each request has one line, under `plantd::audit` when it may change something and the gate let it in, else under
-//! `plantd::access`. The line of an import has its counts. No line holds a query, a body, or a header other than the request's
+//! `plantd::access`. The level is info, but debug for a part of a page that was served: a browser that opens a page requests
+//! dozens of them. The line of an import has its counts. No line holds a query, a body, or a header other than the request's
 //! id and its trace: each may hold a secret.
 
 use std::borrow::Cow;
@@ -32,6 +33,7 @@ pub(super) struct RequestLog<'a> {
     pub(super) status: Option<StatusCode>,
     pub(super) took: Duration,
     pub(super) error: Option<ErrorNumber>,
+    pub(super) is_part_of_page: bool,
 }
 
 impl RequestLog<'_> {
@@ -58,11 +60,16 @@ impl RequestLog<'_> {
         let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let (context, counts, error) = (AsText(&context), AsText(counts), AsText(&error));
         log_fields::log(
-            Level::Info,
+            self.level(),
             if is_change { AUDIT_LOG } else { ACCESS_LOG },
             format_args!("{peer} {method} {path} {status} {micros}us{context}{counts}{error}"),
             &all.as_slice(),
         );
+    }
+
+    fn level(&self) -> Level {
+        let is_served = self.status.is_some_and(|status| status.as_u16() < 400);
+        if self.is_part_of_page && is_served { Level::Debug } else { Level::Info }
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use indicatif::HumanCount;
 use plant_http::{
     CorsOrigin, DEFAULT_MAX_FOLLOWERS, ListeningSocket, MONITORING_CONNECTIONS, PlantService,
     ServeError, ServerConfig,
@@ -59,7 +60,7 @@ const DATA: &str = "Data";
 const ARCHIVE: &str = "Archive";
 const EVENTS: &str = "Events";
 const LIMITS: &str = "Limits";
-const STOP: &str = "Stop";
+const SHUTDOWN: &str = "Shutdown";
 const LOG: &str = "Log";
 
 #[derive(Clone, Debug, Args)]
@@ -107,12 +108,12 @@ pub(crate) struct ServeOptions {
     max_followers: u32,
 
     /// After SIGTERM, how long new connections are still accepted while /readyz answers 503
-    #[arg(long, help_heading = STOP, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
+    #[arg(long, help_heading = SHUTDOWN, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     drain_delay: Duration,
 
     /// After that, how long requests in flight may take
-    #[arg(long, help_heading = STOP, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
+    #[arg(long, help_heading = SHUTDOWN, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     drain_timeout: Duration,
 
@@ -155,7 +156,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let (repository, plants) = open(options)?;
     let listening = options.listen.listen(passed_socket, certificate.as_ref());
     let (socket, address) = listening?;
-    let metrics_socket = options.metrics_listen.as_ref().map(listen_for_metrics).transpose()?;
+    let metrics = options.metrics_listen.as_ref().map(listen_for_metrics).transpose()?;
+    let (metrics_socket, metrics_address) = metrics.unzip();
     let expires = certificate.as_ref().map(|certificate| certificate.expires.clone());
     certificate.map_or(Ok(()), Certificate::follow)?;
 
@@ -168,7 +170,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     }
     let tokens = tokens::in_force(tokens_path, environment_token, options.rate_limit)?;
 
-    let service = PlantService::new(repository, tokens)
+    let service = PlantService::new(Arc::clone(&repository), tokens)
         .with_cors_origins(options.cors_origin.clone())
         .with_max_followers(options.max_followers);
     metrics::register(service.registry(), expires)?;
@@ -183,6 +185,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
             stop.await;
             notify(STOPPING);
         };
+        log_start(repository, &plants, &address, metrics_address.as_ref()).await;
         if let Some(advice) = advice_to_show {
             log::info!("first start: {advice}");
         }
@@ -205,6 +208,28 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
             ),
         })
     })
+}
+
+/// Logs in one line what is served, and where.
+async fn log_start(
+    repository: Arc<dyn PlantRepository>,
+    plants: &str,
+    address: &ServerAddress,
+    metrics: Option<&ServerAddress>,
+) {
+    let count = match repository.count(None).await {
+        Ok(1) => "1 plant".to_owned(),
+        Ok(count) => format!("{} plants", HumanCount(count)),
+        // PostgreSQL may be away again; the log and the metrics show that.
+        Err(_) => "the plants".to_owned(),
+    };
+    let metrics = metrics.map(|address| format!(", metrics at {}", address.described()));
+    log::info!(
+        "plantd {} serves {count} in {plants} at {}{}",
+        env!("CARGO_PKG_VERSION"),
+        address.described(),
+        metrics.unwrap_or_default()
+    );
 }
 
 fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
@@ -272,6 +297,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
     config.archive_required = options.archive_required;
     let repository = SledRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
     Ok((Arc::new(repository), data.display().to_string()))
 }
 

@@ -5,8 +5,6 @@ use actix_web::rt::task::JoinHandle;
 use plant_http::{ListeningSocket, PlantService};
 use tokio::sync::oneshot;
 
-use crate::serve::server_address::ServerAddress;
-
 /// The running server.
 pub(super) struct Monitoring {
     end: oneshot::Sender<()>,
@@ -14,11 +12,7 @@ pub(super) struct Monitoring {
 }
 
 impl Monitoring {
-    pub(super) fn start(
-        (socket, address): (ListeningSocket, ServerAddress),
-        service: PlantService,
-    ) -> Self {
-        log::info!("metrics at {address}");
+    pub(super) fn start(socket: ListeningSocket, service: PlantService) -> Self {
         let (end, ended) = oneshot::channel();
         let serve = async {
             let stop = async {

@@ -35,6 +35,14 @@ impl ServerAddress {
         }
     }
 
+    /// The address for people, who can open a URL of this machine, and must know whether others can reach the server.
+    pub(crate) fn described(&self) -> String {
+        match self.url() {
+            Some(url) if url != self.to_string() => format!("{url} (listening on {self})"),
+            _ => self.to_string(),
+        }
+    }
+
     /// The shell words that let curl on this machine find `/plants`.
     pub(crate) fn curl_arguments(&self) -> anyhow::Result<String> {
         let plants = format!("{}/plants", self.url().as_deref().unwrap_or("http://localhost"));

@@ -1,9 +1,8 @@
 //! `plantd verify`: of a data folder, and of a backup.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use indicatif::HumanCount;
 use plant_store::{LeftOut, SledConfig, SledInspection, StoreFailure, Verification};
@@ -13,7 +12,7 @@ use crate::files::data_folder::plants_folder;
 use crate::store::archive::{
     ArchiveOptions, describe, describe_left_out, open_backup, stop_of_open, stop_of_restore,
 };
-use crate::transfer::output::cannot_print;
+use crate::transfer::output::print;
 use crate::transfer::progress_bar;
 
 #[derive(Clone, Debug, Args)]
@@ -61,12 +60,11 @@ fn verify_backup(file: &Path, archive: &ArchiveOptions) -> Result<(), Stop> {
     let verification = with_progress(|progress| backup.verify(progress))?;
     report(&verification, "the backup is damaged: take another one")?;
     let (position, left_out) = archived.map_err(stop_of_restore)?;
-    let mut out = io::stdout();
-    let said = writeln!(out, "whole up to {}", describe(&position));
-    let said = said.and_then(|()| {
-        describe_left_out(&left_out).map_or(Ok(()), |left_out| writeln!(out, "{left_out}"))
-    });
-    Ok(said.with_context(cannot_print)?)
+    let mut said = format!("whole up to {}\n", describe(&position));
+    if let Some(left_out) = describe_left_out(&left_out) {
+        said += &format!("{left_out}\n");
+    }
+    Ok(print(said.as_bytes())?)
 }
 
 fn with_progress(
@@ -80,7 +78,7 @@ fn with_progress(
 
 /// Prints a verification. Disagreements are the error, with this advice.
 fn report(verification: &Verification, advice: &str) -> Result<(), Stop> {
-    print(verification).with_context(cannot_print)?;
+    print(text_of(verification).as_bytes())?;
     if verification.agrees() {
         return Ok(());
     }
@@ -88,17 +86,15 @@ fn report(verification: &Verification, advice: &str) -> Result<(), Stop> {
     Err(Stop::Findings(anyhow!("disagreements: {}; {advice}", HumanCount(count))))
 }
 
-fn print(verification: &Verification) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    for disagreement in &verification.disagreements {
-        writeln!(out, "{disagreement}")?;
-    }
+fn text_of(verification: &Verification) -> String {
+    let disagreements = verification.disagreements.iter();
+    let mut text: String = disagreements.map(|disagreement| format!("{disagreement}\n")).collect();
     if verification.more_disagreements > 0 {
-        writeln!(out, "and {} more", HumanCount(verification.more_disagreements))?;
+        text += &format!("and {} more\n", HumanCount(verification.more_disagreements));
     }
     if verification.agrees() {
         let (plants, events) = (HumanCount(verification.plants), HumanCount(verification.events));
-        writeln!(out, "everything agrees: {plants} plants, {events} events")?;
+        text += &format!("everything agrees: {plants} plants, {events} events\n");
     }
-    out.flush()
+    text
 }

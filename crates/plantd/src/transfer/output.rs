@@ -1,12 +1,15 @@
 //! Where a command writes. A file gets a whole export, or stays unchanged.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Context as _;
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::files::directory_entry::folder_of;
@@ -38,7 +41,7 @@ impl Output {
             }
             // A link is kept, and its target is replaced.
             Ok(metadata) => (fs::canonicalize(path)?, Some(metadata)),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => (path.to_owned(), None),
             Err(cause) => return Err(cause),
         };
         let (file, unfinished) = create_beside(&path, existing.as_ref())?.into_parts();
@@ -79,7 +82,10 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        self.file.write(bytes).map_err(|cause| match cause.kind() {
+            ErrorKind::BrokenPipe => ReaderGone.into(),
+            _ => cause,
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -87,10 +93,36 @@ impl Write for Output {
     }
 }
 
+/// The reader of the output, such as `head`, ended first. That is no mistake, so the command ends without a message.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl ReaderGone {
+    /// Whether this is why a command failed.
+    pub(crate) fn is_cause_of(error: &anyhow::Error) -> bool {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        causes.any(|cause| cause.get_ref().is_some_and(|cause| cause.is::<Self>()))
+    }
+}
+
+impl From<ReaderGone> for io::Error {
+    fn from(gone: ReaderGone) -> Self {
+        Self::new(ErrorKind::BrokenPipe, gone)
+    }
+}
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("its reader has ended")
+    }
+}
+
+impl Error for ReaderGone {}
+
 /// A file in the same folder, with the permissions of the one that it replaces. A new file has plants, so it is for its owner
 /// alone: tempfile makes it so.
 fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTempFile> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?;
     let mut prefix = name.to_owned();
     prefix.push(".");
     let unfinished = tempfile::Builder::new()
@@ -115,6 +147,11 @@ pub(crate) fn cannot_write(file: &Path) -> String {
 /// The error for standard output that cannot be written.
 pub(crate) fn cannot_print() -> String {
     cannot_write(Path::new(STANDARD_OUTPUT))
+}
+
+/// Prints what a command is to show on standard output.
+pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
+    Output::standard().and_then(|mut output| output.write_all(text)).with_context(cannot_print)
 }
 
 /// Tells the user. Failing to do so is not an error.

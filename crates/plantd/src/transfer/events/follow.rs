@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::client::backoff::Backoff;
 use crate::exit::Stop;
 use crate::transfer::events::feed::{Feed, PageFailure, Printed};
-use crate::transfer::output::{cannot_print, say};
+use crate::transfer::output::{ReaderGone, cannot_print, say};
 
 /// Follows until the reader of standard output is gone. A write would notice that only with the next event.
 pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
@@ -37,7 +37,7 @@ fn wait_until_reader_is_gone() -> io::Result<()> {
     loop {
         // The error and the hang-up are always reported.
         match poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None) {
-            Ok(_) => return Err(Errno::PIPE.into()),
+            Ok(_) => return Err(ReaderGone.into()),
             Err(Errno::INTR) => {}
             Err(cause) => return Err(cause.into()),
         }
