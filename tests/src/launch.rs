@@ -27,6 +27,9 @@ pub const USAGE: i32 = 64;
 /// The exit code when a file, a port or a database cannot be used.
 pub const IO: i32 = 74;
 
+/// The exit code when the reader of standard output ends first: what a shell shows for a command that SIGPIPE ends.
+pub const READER_GONE: i32 = 128 + 13;
+
 /// The exit code for an invalid value in the environment or in a configuration file.
 pub const CONFIGURATION: i32 = 78;
 

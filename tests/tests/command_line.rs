@@ -1,12 +1,15 @@
 //! The command line: flags, environment, exit codes, and the messages of a refusal.
 
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 
 use plant_store::conformance::damage::{edit, plant_key};
 use plantd_tests::{
-    CONFIGURATION, IO, Launch, TestServer, USAGE, at_once, make_pipe, mode, variables, wait_until,
+    CONFIGURATION, IO, Launch, READER_GONE, TOKEN, TestServer, USAGE, at_once, create_token,
+    make_pipe, mode, program, variables, wait_until,
 };
 
 /// The program refuses to start, and creates no folder.
@@ -80,6 +83,76 @@ fn help_names_every_flag_and_variable() {
         }
         assert!(all.contains(subcommand), "{subcommand} is missing: {all}");
     }
+}
+
+#[test]
+fn the_help_lists_each_subcommand_once_below_a_heading() {
+    let all = help("--help");
+    assert!(all.contains("\nUsage: plantd [OPTIONS] [COMMAND]\n\nServer:\n  serve "), "{all}");
+    assert_eq!(help("help"), all);
+    let completions = output(&["completions", "fish"], Path::new("data"), 0).0;
+    let offers = completions.lines().filter(|line| line.contains("__fish_plantd_needs_command"));
+    let names = offers.filter_map(|line| line.split_once(" -a \"")?.1.split('"').next());
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        let rows = all.lines().filter(|line| line.starts_with(&format!("  {name} ")));
+        assert_eq!(rows.count(), 1, "{name}: {all}");
+    }
+}
+
+#[test]
+fn a_reader_that_ends_first_ends_each_command_that_only_shows_something_quietly() {
+    let server = TestServer::start();
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let _ = create_token(folder.path(), &["--name", "mine"]);
+    let url = format!("http://{}", server.address());
+    for (arguments, needs_server) in [
+        (&["openapi"][..], false),
+        (&["completions", "zsh"], false),
+        (&["token", "list"], false),
+        (&["get", "1"], true),
+        (&["list"], true),
+        (&["export", "-"], true),
+        (&["events"], true),
+    ] {
+        let (reader, writer) = io::pipe().expect("a pipe can be made");
+        drop(reader);
+        let mut command = Command::new(program());
+        command.args(arguments).stdout(writer).env("PLANTD_TOKEN", TOKEN);
+        command.env("PLANTD_DATA", folder.path());
+        if needs_server {
+            command.args(["--url", &url]);
+        }
+        let ended = command.output().expect("the program can be started");
+        assert_eq!(ended.status.code(), Some(READER_GONE), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn each_start_logs_the_version_the_plants_the_folder_and_the_addresses_in_one_line() {
+    let launch = Launch::new().arguments(["--metrics-listen", "127.0.0.1:0"]);
+    let mut server = TestServer::start_with(launch);
+    server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
+    assert_eq!(server.terminate().code(), Some(0));
+    server.restart();
+    let data = server.data().display().to_string();
+    let begin = format!("plantd {} serves 1 plant in {data} at http://", env!("CARGO_PKG_VERSION"));
+    let address = server.address().to_string();
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = server.stderr();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" serves ")).collect();
+    let line = *lines.last().expect("the start has a line");
+    assert!(line.contains(&format!("{begin}{address}, metrics at http://127.0.0.1:")), "{line}");
+    assert!(line.contains("INFO"), "{line}");
+
+    let mut open = TestServer::start_with(Launch::new().arguments(["--listen", "0.0.0.0:0"]));
+    let port = open.address().port();
+    assert_eq!(open.terminate().code(), Some(0));
+    let shown = format!("http://127.0.0.1:{port} (listens on http://0.0.0.0:{port})");
+    assert!(open.stderr().contains(&shown), "{}", open.stderr());
 }
 
 #[test]
@@ -422,7 +495,7 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
 fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
     const TOO_LARGE: &str = "99999999999999999999999";
     let duration = ["such as 500ms"; 2];
-    let token = ["token", "create", "--name", "x"];
+    let token = ["token", "create", "--name", "x", "--scope", "read"];
     for (command, flag, allowed, more) in [
         (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], &["0", "1048577"][..]),
         (&[], "--keep-events", ["from 0 to", "18446744073709551615"], &[]),

@@ -100,6 +100,41 @@ fn every_request_has_its_id_and_one_line_in_the_log() {
     assert!(["HEAD", "/livez", "200"].iter().all(|word| words.contains(word)), "{words:?}");
 }
 
+#[test]
+fn a_page_is_one_line_in_the_log_and_its_parts_are_lines_for_debugging_unless_they_fail() {
+    let requests = [
+        ("GET /", "GET / 200", "INFO"),
+        ("GET /docs", "GET /docs 200", "INFO"),
+        ("GET /app/main.js", "GET /app/main.js 200", "DEBUG"),
+        ("HEAD /app/base.css", "HEAD /app/base.css 200", "DEBUG"),
+        ("GET /docs/page.js", "GET /docs/page.js 200", "DEBUG"),
+        ("GET /app/missing.js", "GET /app/missing.js 404", "INFO"),
+        ("GET /app/main.js?v=1", "GET /app/main.js 400", "INFO"),
+        ("DELETE /app/main.js", "DELETE /app/main.js 405", "INFO"),
+    ];
+    for filter in ["info", "plantd=debug"] {
+        let launch = Launch::new().environment("RUST_LOG", filter);
+        let mut server = TestServer::start_with(launch);
+        for (request_line, ..) in requests {
+            let mut connection = server.connect();
+            let lines = format!("Authorization: Bearer {TOKEN}\r\n");
+            connection.send(raw_head(request_line, &lines));
+            let _ = connection.receive_head();
+        }
+        assert_eq!(server.terminate().code(), Some(0));
+        let log = server.stderr();
+        for (request_line, shown, level) in requests {
+            let line = log.lines().find(|line| line.contains(&format!(" {shown} ")));
+            if level == "DEBUG" && filter == "info" {
+                assert_eq!(line, None, "{request_line}");
+            } else {
+                let line = line.unwrap_or_else(|| panic!("{shown} is missing: {log}"));
+                assert!(line.contains(level), "{line}");
+            }
+        }
+    }
+}
+
 /// Parts of a plant, a key or a query in a request. `secrets.rs` asserts the same for tokens.
 #[test]
 fn no_secret_is_in_the_log_when_it_tells_all_of_the_server_itself() {

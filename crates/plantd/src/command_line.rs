@@ -32,7 +32,7 @@ use crate::transfer::list::ListOptions;
 /// you get the answer.
 #[derive(Debug, Parser)]
 #[command(name = "plantd", version, max_term_width = help::MAX_COLUMNS)]
-#[command(after_help = after_help())]
+#[command(override_usage = "plantd [OPTIONS] [COMMAND]", after_help = after_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

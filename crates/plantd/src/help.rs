@@ -20,12 +20,9 @@ pub(crate) fn grouped(mut command: Command) -> Command {
     // Adds the subcommand `help`.
     command.build();
     let groups = groups(&command);
-    command
-        .mut_subcommands(|subcommand| subcommand.hide(true))
-        .override_usage("plantd [OPTIONS] [COMMAND]")
-        .help_template(format!(
-            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}"
-        ))
+    command.mut_subcommands(|subcommand| subcommand.hide(true)).help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}"
+    ))
 }
 
 /// The groups, each with an empty line at its end.

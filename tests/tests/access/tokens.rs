@@ -114,25 +114,61 @@ fn a_running_server_refuses_a_token_that_has_expired() {
 }
 
 #[test]
-fn tokens_of_one_name_are_all_valid_until_the_older_ones_are_revoked() {
+fn a_name_is_of_one_token_until_that_token_is_revoked_or_has_expired() {
     let server = server();
-    let tokens = ["app", "app", "other", "app"]
-        .map(|name| create_token(server.data(), &["--name", name]))
-        .map(|token| wait_until_taken(&server, &token));
-    let [first, second, other, newest] = &tokens;
-    assert!(tokens.iter().all(is_taken));
+    let (client, _) = client_of(&server, "app");
+    let again = ["create", "--scope", "read", "--name", "app"];
+    let said = check_refusal(&token_command(server.data(), &again), USAGE, &["app already"]);
+    assert!(said.contains("plantd token revoke app"), "{said}");
+    assert_eq!(names(server.data()), ["first-run", "app"]);
+    assert!(is_taken(&client));
 
-    revoke_token(server.data(), &["app", "--keep-newest"]);
-    wait_until_refused(first);
-    wait_until_refused(second);
-    assert!(is_taken(newest) && is_taken(other));
-    assert_eq!(names(server.data()), ["first-run", "other", "app"]);
-
-    revoke_token(server.data(), &["app", "--keep-newest"]);
-    assert_eq!(names(server.data()), ["first-run", "other", "app"]);
     revoke_token(server.data(), &["app"]);
-    wait_until_refused(newest);
-    assert!(is_taken(other));
+    wait_until_refused(&client);
+    let short = create_token(server.data(), &["--name", "app", "--expires", "1s"]);
+    let short = server.client().with_token(&short);
+    wait_until("the token to expire", || list(server.data())[1].contains(&"(expired)".to_owned()));
+    wait_until_refused(&short);
+    let (_, _) = client_of(&server, "app");
+    assert_eq!(names(server.data()), ["first-run", "app"]);
+}
+
+#[test]
+fn a_tokens_file_in_which_two_tokens_have_one_name_is_refused_until_they_are_revoked() {
+    let folder = folder();
+    let (data, path) = (folder.path(), folder.path().join("tokens.json"));
+    let _ = create_token(data, &["--name", "mine"]);
+    let _ = create_token(data, &["--name", "other"]);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"other\"", "\"mine\"")).unwrap();
+    let words = ["tokens.json", "several tokens with the name mine", "plantd token revoke mine"];
+    check_refusal(&token_command(data, &["list"]), CONFIGURATION, &words);
+    Launch::new().data(data).assert_refused(CONFIGURATION, &words);
+    revoke_token(data, &["mine"]);
+    assert!(names(data).is_empty());
+}
+
+#[test]
+fn create_says_until_when_the_token_is_valid_and_which_scopes_there_are() {
+    let folder = folder();
+    let create = |arguments: &[&str]| {
+        let mut process = token_command(folder.path(), arguments).spawn();
+        process.assert_exit_code(0);
+        process.stderr()
+    };
+    let lasting = create(&["create", "--name", "lasting", "--scope", "read"]);
+    assert_eq!(lasting, "never expires\n");
+    let said = create(&["create", "--name", "short", "--scope", "read", "--expires", "90d"]);
+    let until = said.strip_prefix("valid until ").and_then(|time| time.strip_suffix('\n'));
+    assert_eq!(until, Some(list(folder.path())[1][3].as_str()), "{said}");
+
+    for rest in [&[][..], &["--scope"], &["--scope", "all"]] {
+        let launch = token_command(folder.path(), &[&["create", "--name", "x"], rest].concat());
+        let scopes = ["--scope metrics", "--scope backup", "--scope read", "--scope write"];
+        let said = launch.assert_refused(USAGE, &scopes);
+        assert!(said.contains("read plants, events and the metrics"), "{said}");
+    }
+    assert_eq!(names(folder.path()), ["lasting", "short"]);
 }
 
 #[test]
@@ -373,7 +409,7 @@ fn a_killed_command_does_not_block_the_next_one() {
     let data = folder.path();
     let _ = create_token(data, &["--name", "mine"]);
     let trace = data.join("trace");
-    let mut killed = token_command(data, &["create", "--name", "lost"])
+    let mut killed = token_command(data, &["create", "--scope", "write", "--name", "lost"])
         .under_strace(&trace, &["-e", "inject=rename,renameat,renameat2:signal=KILL"])
         .spawn();
     assert_eq!(killed.wait_for_exit().code(), None, "strace did not kill the command");
@@ -402,21 +438,23 @@ fn waiting_for_the_lock_of_another_process_has_a_deadline() {
 fn tokens_that_are_made_at_the_same_time_are_all_kept() {
     const EACH: usize = 6;
     let folder = folder();
-    let longest = "x".repeat(64);
-    let owners = ["a", "ci.2@example", "first-run", &longest];
+    let long = "x".repeat(63);
+    let owners = ["a", "ci.2@example", "first-run", &long];
     thread::scope(|scope| {
         for name in owners {
             let data = folder.path();
             scope.spawn(move || {
-                for _ in 0..EACH {
-                    let _ = create_token(data, &["--name", name]);
+                for number in 0..EACH {
+                    let _ = create_token(data, &["--name", &format!("{name}{number}")]);
                 }
             });
         }
     });
     let mut names = names(folder.path());
     names.sort();
-    assert_eq!(names.join(""), owners.map(|name| name.repeat(EACH)).concat());
+    let expected =
+        owners.iter().flat_map(|name| (0..EACH).map(move |number| format!("{name}{number}")));
+    assert_eq!(names, expected.collect::<Vec<String>>());
 }
 
 #[test]
@@ -428,7 +466,7 @@ fn a_token_that_cannot_be_printed_is_not_kept() {
     drop(reader);
     for stdout in [Stdio::from(full), Stdio::from(writer)] {
         let output = Command::new(program())
-            .args(["token", "create", "--name", "lost", "--data"])
+            .args(["token", "create", "--scope", "write", "--name", "lost", "--data"])
             .arg(folder.path())
             .stdout(stdout)
             .output()
@@ -445,9 +483,13 @@ fn a_full_disk_leaves_the_tokens_as_they_were() {
     let disk = SmallDisk::new("size=1m");
     let data = disk.data();
     let launch = |arguments: &[&str]| token_command(&data, arguments).within(&disk);
-    launch(&["create", "--name", "mine"]).spawn().assert_exit_code(0);
+    launch(&["create", "--scope", "write", "--name", "mine"]).spawn().assert_exit_code(0);
     disk.fill("filler");
-    check_refusal(&launch(&["create", "--name", "other"]), IO, &["cannot write", "room"]);
+    check_refusal(
+        &launch(&["create", "--scope", "write", "--name", "other"]),
+        IO,
+        &["cannot write", "room"],
+    );
     check_refusal(&launch(&["revoke", "mine"]), IO, &["cannot write", "room"]);
     let listed = listed(&launch(&["list"]));
     assert!(listed.contains("mine") && !listed.contains("other"), "{listed}");
@@ -461,19 +503,19 @@ fn an_invalid_command_is_refused_and_reveals_no_token() {
     let before = fs::read(data.join("tokens.json")).unwrap();
     let long = "x".repeat(65);
     for (arguments, words) in [
-        (&["create", "--name", ""][..], "1 to 64"),
-        (&["create", "--name", "a b"], "1 to 64"),
-        (&["create", "--name", "a\nb"], "1 to 64"),
-        (&["create", "--name", "a=b"], "1 to 64"),
-        (&["create", "--name", "é"], "1 to 64"),
-        (&["create", "--name=-a"], "1 to 64"),
-        (&["create", "--name", &long], "1 to 64"),
-        (&["create", "--name", &token], "looks like a token"),
-        (&["create", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
+        (&["create", "--scope", "write", "--name", ""][..], "1 to 64"),
+        (&["create", "--scope", "write", "--name", "a b"], "1 to 64"),
+        (&["create", "--scope", "write", "--name", "a\nb"], "1 to 64"),
+        (&["create", "--scope", "write", "--name", "a=b"], "1 to 64"),
+        (&["create", "--scope", "write", "--name", "é"], "1 to 64"),
+        (&["create", "--scope", "write", "--name=-a"], "1 to 64"),
+        (&["create", "--scope", "write", "--name", &long], "1 to 64"),
+        (&["create", "--scope", "write", "--name", &token], "looks like a token"),
+        (&["create", "--scope", "write", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
         (&["create", &token], "not shown"),
         (&["revoke", "mine", &token], "not shown"),
-        (&["create", "--name", "x", "--expires", "0s"], "never be valid"),
-        (&["create", "--name", "x", "--expires", "9000y"], "9999"),
+        (&["create", "--scope", "write", "--name", "x", "--expires", "0s"], "never be valid"),
+        (&["create", "--scope", "write", "--name", "x", "--expires", "9000y"], "9999"),
         (&["revoke", &token], "looks like a token"),
         (&["revoke", "nobody"], "token list"),
     ] {
@@ -483,8 +525,8 @@ fn an_invalid_command_is_refused_and_reveals_no_token() {
     for arguments in [
         &["create"][..],
         &["create", "--name", "x", "--scope", "all"],
-        &["create", "--name", "x", "--expires", "soon"],
-        &["create", "--name", "x", "--expires", "-1s"],
+        &["create", "--scope", "write", "--name", "x", "--expires", "soon"],
+        &["create", "--scope", "write", "--name", "x", "--expires", "-1s"],
         &["revoke"],
         &["other"],
         &[],
@@ -507,7 +549,7 @@ fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
         launch().data(&data),
         token_command(&data, &["list"]),
         token_command(&data, &["revoke", "mine"]),
-        token_command(&data, &["create", "--name", "other"]),
+        token_command(&data, &["create", "--scope", "write", "--name", "other"]),
     ];
     for mode in [0o640, 0o604, 0o620, 0o666] {
         for command in &commands {
@@ -562,11 +604,17 @@ fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
     let _ = create_token(data, &["--name", "mine"]);
     let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).expect("JSON");
     let fill = |count: usize| {
-        let mut tokens = vec![file["tokens"][0].clone(); count - 1];
+        let mut tokens: Vec<Value> = (1..count)
+            .map(|number| {
+                let mut token = file["tokens"][0].clone();
+                token["name"] = format!("{number:064}").into();
+                token
+            })
+            .collect();
         tokens.push(file["tokens"][1].clone());
         fs::write(&path, serde_json::json!({ "tokens": tokens }).to_string()).unwrap();
     };
-    let create = token_command(data, &["create", "--name", "other"]);
+    let create = token_command(data, &["create", "--scope", "write", "--name", "other"]);
 
     fill(999);
     let _ = create_token(data, &["--name", "last"]);
@@ -654,7 +702,8 @@ impl Trap {
 #[test]
 fn a_file_substituted_by_another_user_does_not_redirect_root() {
     const LOCK: &str = "tokens.json.lock";
-    let create = |trap: &Trap| token_command(&trap.data, &["create", "--name", "mine"]);
+    let create =
+        |trap: &Trap| token_command(&trap.data, &["create", "--scope", "write", "--name", "mine"]);
     let serve = |trap: &Trap| launch().data(&trap.data);
 
     // The caller's own links are followed.

@@ -43,6 +43,18 @@ fn metrics() -> String {
     )
 }
 
+/// The width of a terminal for which every help is made.
+const MAX_COLUMNS: usize = 80;
+
+#[test]
+fn no_line_of_a_help_is_wider_than_80_columns() {
+    for CommandHelp { words, text } in CommandHelp::all() {
+        for line in text.lines() {
+            assert!(line.chars().count() <= MAX_COLUMNS, "plantd {}: {line}", words.join(" "));
+        }
+    }
+}
+
 #[test]
 fn the_reference_lists_the_commands_and_metrics_of_the_program() {
     let mut text = String::new();

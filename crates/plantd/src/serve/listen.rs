@@ -127,9 +127,17 @@ impl ListenOptions {
             }
             ListenAddress::Unix(_) => address.listen(),
         };
-        listening
-            .with_context(|| format!("cannot listen on {address}; choose another with --listen"))
+        listening.map_err(|cause| cannot_listen(&address, &cause, "--listen"))
     }
+}
+
+/// The error for an address of this option.
+pub(crate) fn cannot_listen(
+    address: &ListenAddress,
+    cause: &anyhow::Error,
+    option: &str,
+) -> anyhow::Error {
+    anyhow!("cannot listen on {address}: {cause:#}; give another address with {option}")
 }
 
 fn listen_tcp(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -32,7 +32,7 @@ use plant_store::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::certificate::Certificate;
-use self::listen::{ListenAddress, ListenOptions};
+use self::listen::{ListenAddress, ListenOptions, cannot_listen};
 use self::monitoring::Monitoring;
 use self::server_address::ServerAddress;
 use self::service_manager::{READY, STOPPING, notify};
@@ -233,10 +233,7 @@ async fn log_start(
 }
 
 fn listen_for_metrics(address: &ListenAddress) -> anyhow::Result<(ListeningSocket, ServerAddress)> {
-    let socket = address.listen();
-    socket.with_context(|| {
-        format!("cannot listen on {address}; choose another with --metrics-listen")
-    })
+    address.listen().map_err(|cause| cannot_listen(address, &cause, "--metrics-listen"))
 }
 
 /// Raises the limit of open files to its maximum, and returns how many connections that allows.

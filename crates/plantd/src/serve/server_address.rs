@@ -38,7 +38,7 @@ impl ServerAddress {
     /// The address for people, who can open a URL of this machine, and must know whether others can reach the server.
     pub(crate) fn described(&self) -> String {
         match self.url() {
-            Some(url) if url != self.to_string() => format!("{url} (listening on {self})"),
+            Some(url) if url != self.to_string() => format!("{url} (listens on {self})"),
             _ => self.to_string(),
         }
     }
