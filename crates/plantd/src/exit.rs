@@ -27,8 +27,8 @@ pub(crate) fn list() -> String {
     format!("Exit codes:{}", MEANINGS.iter().map(line).collect::<String>())
 }
 
-/// Why a command failed, with the error for the user. Each reason has an exit code of its own, from BSD's `sysexits.h` except
-/// for the first.
+/// Why a command failed, with the error for the user. Each reason has its own exit code. All codes but that of
+/// [`Self::Findings`] come from BSD's `sysexits.h`.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The command did its work, and found faulty data, or not what it was asked for.
@@ -37,13 +37,13 @@ pub(crate) enum Stop {
     Usage(anyhow::Error),
     /// A folder, a file, a port or a server cannot be used, or the store failed while serving.
     Io(anyhow::Error),
-    /// The server has ended, and cut off requests.
+    /// The drain of the server timed out, and cut off connections.
     CutOff(anyhow::Error),
     /// The environment or a file holds a wrong value.
     Configuration(anyhow::Error),
 }
 
-/// Most failures are of files, sockets and servers.
+/// An error without another reason is one of a file, a socket or a server.
 impl<E: Into<anyhow::Error>> From<E> for Stop {
     fn from(error: E) -> Self {
         Self::Io(error.into())

@@ -19,7 +19,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Lines, each in the place of the last one, so that a line in text allocates nothing.
+/// The buffer in which a thread writes one line after the other, so that a line in text allocates nothing.
 #[derive(Default)]
 pub(crate) struct LineBuffer {
     line: String,
@@ -115,7 +115,7 @@ fn date_of(time: SystemTime) -> Option<Timestamp> {
 fn push_text(line: &mut String, text: &str) {
     match serde_json::to_string(text) {
         Ok(text) => line.push_str(&text),
-        // No text fails.
+        // Every text can be written as JSON.
         Err(_) => line.push_str("null"),
     }
 }

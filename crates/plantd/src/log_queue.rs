@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::IntCounter;
 
-/// A droppable line is dropped when more bytes than this would wait, about 60,000 lines. With 1 MiB, an import that logged each
+/// A droppable line is dropped when more than this many bytes, about 60,000 lines, would wait. With 1 MiB, an import that logged each
 /// plant lost lines although the log went to a file.
 const DROPPABLE_MAX_BYTES: usize = 8 * 1024 * 1024;
 
@@ -57,7 +57,7 @@ impl Default for Shared {
     fn default() -> Self {
         let dropped_lines = IntCounter::new(
             "plantd_log_dropped_lines_total",
-            "Lines of the log that standard error did not take, and that are lost.",
+            "Log lines lost: the queue was full, or a write to standard error failed.",
         )
         .expect("a name of a metric");
         let (has_lines, is_written) = Default::default();
@@ -75,7 +75,7 @@ struct State {
     is_idle: bool,
 }
 
-/// What an error of the output, such as a full disk, has left.
+/// The result of writing lines. After an error of the output, such as a full disk, the rest of the lines is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Written {
     lost_lines: u64,
@@ -83,7 +83,7 @@ struct Written {
     is_cut: bool,
 }
 
-/// Writes lines, after the end of the line within which the output ends.
+/// Writes lines. If the output ends within a line, `is_cut`, first ends that line.
 fn write_lines(output: &mut impl Write, lines: &[u8], mut is_cut: bool) -> Written {
     let mut rest = lines;
     while !rest.is_empty() {
@@ -126,7 +126,7 @@ impl LogQueue {
                 if written.lost_lines == 0 {
                     untold = 0;
                 } else {
-                    // The notice, which is the last line, is lost too. The next one tells what this one would have told.
+                    // The notice is the last line, so it is lost too. The next notice counts these lines again.
                     let lost = written.lost_lines - u64::from(has_notice);
                     untold += lost;
                     queue.0.dropped_lines.inc_by(lost);
@@ -218,8 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_pipe_refuses_are_written_later_and_those_that_an_error_takes_are_counted()
-    {
+    fn lines_refused_by_a_full_pipe_are_written_later_and_lines_lost_to_write_errors_are_counted() {
         let error = |kind: ErrorKind| Err(kind.into());
         let lines = b"one\ntwo\nthree\n";
         let full = vec![Ok(4), error(ErrorKind::WouldBlock), error(ErrorKind::Interrupted), Ok(10)];
@@ -239,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Takes as many bytes as it has room for.
+    /// A disk that stores as many bytes as it has room for.
     #[derive(Clone, Default)]
     struct Disk {
         room: Arc<AtomicUsize>,
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_a_full_disk_takes_is_told_once_when_there_is_room_again() {
+    fn a_notice_counts_every_line_lost_to_a_full_disk_once_when_the_disk_has_room_again() {
         const LINES: u64 = 30;
         let (queue, disk) = (LogQueue::default(), Disk::default());
         // For two lines and a half.

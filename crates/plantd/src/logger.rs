@@ -24,11 +24,11 @@ struct Logger {
     queue: LogQueue,
 }
 
-/// The lines that are not written yet.
+/// The queue of the lines that are not written yet.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
 thread_local! {
-    /// Kept from line to line, so that a line in text allocates nothing.
+    /// The buffer of this thread, kept from line to line so that a line in text allocates nothing.
     static BUFFER: Cell<LineBuffer> = const { Cell::new(LineBuffer::new()) };
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn dropped_lines() -> IntCounter {
     QUEUE.get_or_init(LogQueue::default).dropped_lines()
 }
 
-/// Waits until all lines are written, but not forever for a reader that has stalled.
+/// Waits until all lines are written; gives up on a reader of standard error that has stalled.
 pub(crate) fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush();

@@ -33,8 +33,8 @@ use crate::store::{archive, postgres, restore, verify};
 use crate::transfer::output::{ReaderGone, print};
 use crate::transfer::{backup, events, export, get, import, list};
 
-/// The pages of tables are allocated in one thread and freed in another, in sizes that vary. With the allocator of glibc, that
-/// takes two to three times the memory.
+/// One thread allocates the pages of tables, in sizes that vary, and another frees them. With the allocator of glibc, the
+/// server then needs two to three times the memory.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
         _ => None,
     };
     let is_server = log_format.is_some();
-    // Other commands print for the user instead of logging. Clients' mistakes in HTTP and TLS are not logged, and a wrong
-    // certificate of a server is reported once, by the command.
+    // Only the server logs; the other commands print for the user. The server does not log its clients' mistakes in HTTP and
+    // TLS. A command reports a server's wrong certificate itself, so the crate that checks certificates does not.
     let log_filter = if is_server {
         "info,actix_http=off,rustls=off"
     } else {
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
     std::panic::set_hook(Box::new(|panic| {
         log::error!("{panic}");
-        // Its panic ends the program.
+        // A panic of the main thread ends the program, so its line has to be written first.
         if thread::current().name() == Some("main") {
             logger::flush();
         }
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     if ReaderGone::is_cause_of(&error) {
         std::process::exit(i32::from(exit::READER_GONE));
     }
-    // The reason is printed even if the log is off.
+    // If the log is off, the error is printed all the same.
     if is_server && log::log_enabled!(log::Level::Error) {
         log::error!("{error:#}");
         logger::flush();

@@ -7,8 +7,8 @@ use ureq::http::{HeaderMap, header};
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Pauses that double from one try to the next. They are random, so that the clients of a server that restarts do not
-/// come all at once.
+/// Pauses that double from one try to the next. They are random, so that not all clients of a server that restarts come
+/// back at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     /// The longest that the next pause may be.

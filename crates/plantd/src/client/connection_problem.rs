@@ -40,13 +40,13 @@ pub(crate) fn advice(url: &ServerUrl, error: &Error) -> String {
             CONNECT_TIMEOUT.as_secs()
         ),
         (Error::Timeout(_), _) => {
-            format!("{url} does not answer; read its log, and run this command again")
+            format!("{url} does not answer; read the log of the server, and run this command again")
         }
         (Error::Protocol(_), _) => {
             format!("{url} does not answer in HTTP; give the URL of plantd with --url")
         }
         _ if is_end(error) => format!(
-            "{url} broke the connection off; read its log, and if it speaks TLS, begin --url with https://"
+            "{url} broke the connection off; read the log of the server, and if it speaks TLS, begin --url with https://"
         ),
         _ if !is_name_known(url) => {
             format!(
@@ -111,7 +111,7 @@ fn tls_problem(url: &ServerUrl, error: &rustls::Error) -> String {
         General(_) | Other(_) => format!(
             "there are no certificates to check {url} with; set SSL_CERT_FILE to a file that holds some"
         ),
-        _ => format!("{url} and this machine cannot agree on TLS; read its log"),
+        _ => format!("{url} and this machine cannot agree on TLS; read the log of the server"),
     }
 }
 

@@ -66,7 +66,7 @@ impl<'a> PlantPages<'a> {
         ensure!(is_ascending, "the plants that follow do not have ascending ids");
         let next = remote::after_of_next_page(answer.headers()).map(str::parse).transpose();
         let next = next.with_context(|| self.not_plantd())?;
-        // Otherwise the pages might have no end.
+        // A next page that begins no later would repeat pages without end.
         let goes_on = next > self.after && next >= plants.last().map(NewPlant::id);
         ensure!(next.is_none() || goes_on, self.not_plantd());
         self.is_over = next.is_none();

@@ -169,8 +169,8 @@ impl Remote {
                 "{url} does not know this operation: {refusal}; give the URL of plantd with --url"
             )),
             // The server or the network is not ready.
-            408 | 426 | 429 => Stop::Io(anyhow!("{url} gave up: {refusal}")),
-            400..=499 => stop(anyhow!("{url} refused it: {refusal}")),
+            408 | 426 | 429 => Stop::Io(anyhow!("{url} cannot take the request now: {refusal}")),
+            400..=499 => stop(anyhow!("{url} refused the request: {refusal}")),
             _ => Stop::Io(anyhow!("{url} failed: {refusal}")),
         })
     }
@@ -181,7 +181,7 @@ pub(crate) fn agent(url: &ServerUrl) -> Agent {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        // The token goes to no other server.
+        // A redirect could send the token to another server.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)

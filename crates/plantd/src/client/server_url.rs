@@ -50,12 +50,15 @@ impl FromStr for ServerUrl {
             .syntax_violation_callback(Some(&|violation| repaired.set(Some(violation))))
             .parse(text)
             .map_err(|cause| anyhow!("{cause}; {ADVICE}"))?;
-        ensure!(matches!(url.scheme(), "http" | "https"), "the scheme is another; {ADVICE}");
+        ensure!(
+            matches!(url.scheme(), "http" | "https"),
+            "the scheme is neither http nor https; {ADVICE}"
+        );
         let has_user = !url.username().is_empty() || url.password().is_some();
         ensure!(!has_user, "leave out the user; --token-file says who you are");
         ensure!(
             url.query().is_none() && url.fragment().is_none(),
-            "end it with a host or a path, without a query or a fragment"
+            "the URL must end with a host or a path; leave out the query and the fragment"
         );
         if let Some(violation) = repaired.take() {
             return Err(anyhow!("{violation}; {ADVICE}"));

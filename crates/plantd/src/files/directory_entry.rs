@@ -35,8 +35,8 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// Follows links, so that they stay and their target is replaced: a file may be a mounted secret. But only links of root
-    /// and of this user: others could lead root to any file.
+    /// Follows links, so that a link stays and its target is replaced: the file may be a mounted secret. Refuses a link of a
+    /// user other than root and this one: it could lead root to any file.
     pub(crate) fn find(path: &Path) -> anyhow::Result<Self> {
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {

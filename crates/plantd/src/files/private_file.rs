@@ -25,7 +25,8 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(PartialEq, Eq)]
 pub(crate) struct PrivateFile {
     pub(crate) bytes: Vec<u8>,
-    /// Without the permissions of the group if they are those of [`is_of_shared_volume`].
+    /// The mode, without the permissions of the group for a file on a volume that is shared on purpose
+    /// ([`is_of_shared_volume`]).
     mode: u32,
 }
 
@@ -81,9 +82,9 @@ impl PrivateFile {
     }
 }
 
-/// Whether a file is of a group of this process, and its folder gives this group to all that is made in it. Kubernetes makes
-/// volumes so for the `fsGroup` of a pod: at each mount, it gives the group permissions on every file, and a file of mode 0600
-/// would become useless. A group that users merely have in common, as many systems give them one, is not enough.
+/// Whether the file belongs to a group of this process, and its folder passes that group on to new files. Kubernetes sets up
+/// volumes like that for the `fsGroup` of a pod: at each mount, it gives the group permissions on every file, so that no file
+/// keeps the mode 0600. That two users have a group in common, as on many systems, is not enough.
 fn is_of_shared_volume(path: &Path, file: &Metadata) -> io::Result<bool> {
     let folder = fs::metadata(folder_of(&fs::canonicalize(path)?))?;
     let is_handed_on = folder.mode() & Mode::SGID.bits() != 0 && folder.gid() == file.gid();
@@ -94,8 +95,9 @@ fn is_of_shared_volume(path: &Path, file: &Metadata) -> io::Result<bool> {
     Ok(is_handed_on && is_own()?)
 }
 
-/// Replaces a file atomically, for its owner alone, and syncs it. If root writes it, it belongs to the owner of the old file
-/// or of the folder: an administrator may write it for the server's user. The caller prevents concurrent writes.
+/// Replaces a file atomically, for its owner alone, and syncs it. A file that root writes belongs to the owner of the old file
+/// or, if there is none, of the folder: an administrator may write a file for the server's user. The caller prevents
+/// concurrent writes.
 ///
 /// # Errors
 ///

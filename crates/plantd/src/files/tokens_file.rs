@@ -12,7 +12,7 @@ use crate::files::private_file::{self, PrivateFile};
 /// The environment variable that holds one more token of a server, with every scope, or the token that a client sends.
 pub(crate) const TOKEN_VARIABLE: &str = "PLANTD_TOKEN";
 
-/// The most tokens: each request is compared with every one of them.
+/// The most tokens in a file: the token of each request is compared with every one of them.
 pub(crate) const TOKENS_MAX: usize = 1000;
 
 /// The permissions of users other than the owner; but see [`PrivateFile::is_open_to`].

@@ -62,7 +62,7 @@ impl Certificate {
 
 fn read_files(chain: &Path, key: &Path) -> anyhow::Result<[PrivateFile; 2]> {
     let read = |path: &Path, flag| {
-        // A missing file is an I/O error here.
+        // Unlike a missing tokens file, a missing certificate or key is an error.
         let not_found = || io::Error::new(io::ErrorKind::NotFound, "there is no such file");
         let file = PrivateFile::read(path, flag)?.ok_or_else(not_found);
         file.with_context(|| {
@@ -72,7 +72,7 @@ fn read_files(chain: &Path, key: &Path) -> anyhow::Result<[PrivateFile; 2]> {
     Ok([read(chain, "--tls-cert")?, read(key, "--tls-key")?])
 }
 
-/// Not a number if the time is unknown: no alert then fires by mistake.
+/// The time as a number for a metric. NaN if the time is unknown, so that no alert fires by mistake.
 fn seconds_since_1970(time: Option<SystemTime>) -> f64 {
     let since_1970 = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since_1970.map_or(f64::NAN, |time| time.as_secs_f64())

@@ -74,7 +74,7 @@ where
         let was_told = mem::take(&mut self.is_told);
         if is_new || was_told {
             let news = if was_told { "can be used again" } else { "changed" };
-            log::info!("{} {news}: what it says is in force", self.what);
+            log::info!("{} {news}: the new content is in force", self.what);
         }
     }
 

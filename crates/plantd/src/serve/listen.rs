@@ -38,14 +38,14 @@ pub(crate) struct ListenOptions {
     #[arg(long, value_name = "FILE", env = "PLANTD_TLS_CERT")]
     tls_cert: Option<PathBuf>,
 
-    /// The private key of that certificate, as PEM
+    /// The private key of the certificate, as PEM
     #[arg(long, value_name = "FILE", env = "PLANTD_TLS_KEY")]
     tls_key: Option<PathBuf>,
 }
 
 impl ListenOptions {
-    /// Checks combinations of options. The error names an option, preferably one on the command line: the exit code depends
-    /// on whether it comes from there or from the environment.
+    /// Checks combinations of options. The error names one of the options, preferably one on the command line: the exit code
+    /// depends on whether the value comes from the command line or from the environment.
     pub(crate) fn check(
         &self,
         matches: &ArgMatches,
@@ -90,13 +90,13 @@ impl ListenOptions {
     pub(crate) fn passed_socket(&self) -> anyhow::Result<Option<PassedSocket>> {
         let socket = PassedSocket::from_environment().map_err(|cause| {
             anyhow!(
-                "what was passed (LISTEN_FDS) cannot be used: {cause:#}; pass one socket that listens, over \
+                "the passed socket (LISTEN_FDS) cannot be used: {cause:#}; pass one socket that listens, over \
                  TCP or at the path of a Unix socket"
             )
         })?;
         ensure!(
             socket.is_none() || self.listen.is_none(),
-            "a socket was passed (LISTEN_FDS), so there is nothing to listen on besides: leave out --listen \
+            "a socket was passed (LISTEN_FDS), and plantd listens on that socket alone: leave out --listen \
              (PLANTD_LISTEN)"
         );
         ensure!(
@@ -210,9 +210,9 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Parses the name of a host and a port as the URL Standard does, and nothing beside them.
+/// Parses `HOST:PORT` as the URL Standard does; `None` for any other text.
 fn name_and_port(text: &str) -> Option<(String, u16)> {
-    // A scheme that has no default port.
+    // The scheme has no default port, so the URL keeps every port.
     let url = Url::parse(&format!("tcp://{text}")).ok()?;
     let (name, port) = url.host_str().zip(url.port())?;
     let is_all = text == format!("{name}:{port}");

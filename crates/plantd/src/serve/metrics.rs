@@ -5,7 +5,7 @@ use prometheus::{Gauge, GaugeVec, Opts, Registry};
 
 use crate::logger;
 
-/// Adds the metrics of this process, and when its certificate expires, if it has one.
+/// Adds the metrics of this process, and the expiry of the certificate, if there is a certificate.
 pub(super) fn register(registry: &Registry, expires: Option<Gauge>) -> anyhow::Result<()> {
     registry.register(Box::new(ProcessCollector::for_self()))?;
     registry.register(Box::new(logger::dropped_lines()))?;

@@ -96,7 +96,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = ARCHIVE, value_name = "DIR", env = "PLANTD_ARCHIVE")]
     archive: Option<PathBuf>,
 
-    /// Whether /readyz answers 503 while the archive takes no changes
+    /// Answer 503 to /readyz while the archive takes no changes
     #[arg(long, help_heading = ARCHIVE, env = "PLANTD_ARCHIVE_REQUIRED")]
     #[arg(value_parser = BoolishValueParser::new())]
     archive_required: bool,
@@ -112,7 +112,7 @@ pub(crate) struct ServeOptions {
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     drain_delay: Duration,
 
-    /// After that, how long requests in flight may take
+    /// After the drain delay, how long requests in flight may take
     #[arg(long, help_heading = SHUTDOWN, value_name = "DURATION", env = "PLANTD_DRAIN_TIMEOUT")]
     #[arg(default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     drain_timeout: Duration,
@@ -128,7 +128,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, help_heading = NETWORK, value_name = "ADDR:PORT", env = "PLANTD_METRICS_LISTEN")]
     metrics_listen: Option<ListenAddress>,
 
-    /// The form of the log: text for people, or a JSON object on each line
+    /// The format of the log: text for people, or a JSON object on each line
     #[arg(long, help_heading = LOG, value_name = "text|json", env = "PLANTD_LOG_FORMAT")]
     #[arg(default_value = "text", value_enum, hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
@@ -142,14 +142,14 @@ pub(crate) struct ServeOptions {
 
 /// Serves until a signal arrives, or until the store or the socket fails.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
-    // First, before there are threads, and before another file can get the descriptor of a passed socket.
+    // The passed socket is taken first: before there are threads, and before another file can get its descriptor.
     let passed_socket = options.listen.passed_socket().map_err(Stop::Configuration)?;
     let stop_signal = StopSignal::while_starting()?;
     let max_connections = max_connections(options.metrics_listen.is_some())?;
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
-    // Read before the store is opened, which may take long: a broken file ends the start early.
+    // A broken tokens file ends the start here, before the store is opened, which may take long.
     TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
@@ -179,7 +179,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     config.drain_delay = options.drain_delay;
     config.drain_timeout = options.drain_timeout;
     actix_web::rt::System::new().block_on(async {
-        // From here on a signal drains the server, so the ready line is true.
+        // From here on, a signal drains the server instead of ending the start, as the ready line promises.
         let stop = stop_signal.once_ready();
         let stop = async {
             stop.await;
@@ -283,7 +283,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         }
         let opening = PostgresRepository::open(&config);
         let repository = postgres::block_on(opening)?;
-        // The tokens need the data folder.
+        // The tokens file is in the data folder, although the plants are not.
         make_folder(data)?;
         return Ok((Arc::new(repository), config.url.to_string()));
     }

@@ -18,7 +18,7 @@ pub(crate) enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// Prints the one line on standard output, for which scripts wait.
+    /// Prints the ready line, the only one on standard output. Scripts wait for it.
     pub(crate) fn say_ready(&self) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "plantd listening on {self}")

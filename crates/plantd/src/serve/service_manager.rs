@@ -1,5 +1,5 @@
-//! What the service manager is told (`man sd_notify`). The crate sd-notify 0.5 knows no abstract sockets, and waits forever for a
-//! manager that has stalled.
+//! Tells the service manager that the server is ready, and that it stops (`man sd_notify`). The crate sd-notify 0.5 is no
+//! choice: it does not support abstract sockets, and waits forever for a manager that has stalled.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) const STOPPING: &str = "STOPPING=1";
 /// How long a manager that has stalled may keep the server from its work.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tells the service manager, if there is one that asked for it.
+/// Sends a state to the service manager, if one has set `NOTIFY_SOCKET`.
 pub(super) fn notify(state: &str) {
     if let Some(cause) = variable("NOTIFY_SOCKET").and_then(|socket| send(&socket, state).err()) {
         log::warn!("cannot tell the service manager {state}: {cause}");

@@ -77,8 +77,8 @@ impl Signals {
             let signal = signal(kind).with_context(|| format!("cannot wait for {name}"))?;
             anyhow::Ok((name, signal))
         };
-        // Scripts send these signals to make servers reopen their log; by default, the signals end the process. The
-        // handlers stay installed when the streams are dropped.
+        // Scripts send SIGUSR1 and SIGUSR2 to make servers reopen their log; by default, these signals end the process. The
+        // handlers stay installed when the streams are dropped, so the signals then do nothing.
         drop(signal((SignalKind::user_defined1(), "SIGUSR1"))?);
         drop(signal((SignalKind::user_defined2(), "SIGUSR2"))?);
         let mut ending =

@@ -19,14 +19,14 @@ use crate::transfer::output::cannot_print;
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Which archive follows a backup, and how far.
+/// The archive with the changes after a backup, and the moment up to which they count.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ArchiveOptions {
     /// The archive with the changes after the backup (plantd serve --archive)
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
-    /// The last moment: a time, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as 2048-9f3a1c
+    /// The moment up to which changes count: a time, such as 2027-01-02T03:04:05Z, or the cursor of an event, such as 2048-9f3a1c
     /// [default: the end of the archive]
     #[arg(long, value_name = "TIME|CURSOR", requires = "archive", value_parser = until)]
     until: Option<Until>,
@@ -70,16 +70,16 @@ pub(crate) fn describe(position: &Position) -> String {
     format!("the change {}{time}", position.cursor)
 }
 
-/// What an archive has after the moment, if anything.
+/// Says how many changes of the archive are later than the moment, if any are.
 pub(crate) fn describe_left_out(left_out: &LeftOut) -> Option<String> {
     let LeftOut { changes, not_later } = *left_out;
     let (of_all, early) = (HumanCount(changes), HumanCount(not_later));
     match (changes, not_later) {
         (0, _) => None,
-        (_, 0) => Some(format!("changes after that in the archive, which were left out: {of_all}")),
+        (_, 0) => Some(format!("later changes in the archive, which were left out: {of_all}")),
         _ => Some(format!(
-            "changes after that in the archive, which were left out: {of_all}; {early} of them have a time not after \
-             --until, because the clock was set back; to include these, give the cursor of an event with --until"
+            "later changes in the archive, which were left out: {of_all}; the times of {early} of them are not after \
+             --until, because the clock was set back: to include these, give the cursor of an event with --until"
         )),
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn stop_of_open(error: OpenError) -> Stop {
     }
 }
 
-/// Like [`stop_of_open`].
+/// Damage and a gap are findings; a moment that the archive does not have is a wrong command line.
 pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
     match error {
         RestoreError::NotWhole { whole_up_to, .. } => {
@@ -107,7 +107,7 @@ pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ArchiveCommand {
-    /// Remove the changes that no backup of the time to keep needs; a server may be writing to the archive
+    /// Remove old changes; a server may be writing to the archive
     Prune(PruneOptions),
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct PruneOptions {
     #[arg(value_name = "DIR")]
     archive: PathBuf,
 
-    /// The age of the oldest backup that is to be brought up to a later moment, such as 7d
+    /// Keep every change that a backup of this age or a younger one needs, such as 7d
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     keep: Duration,
 }

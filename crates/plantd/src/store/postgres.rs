@@ -113,7 +113,7 @@ impl PostgresServeOptions {
     pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
         let Some(mut config) = self.database.config()? else { return Ok(None) };
         let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
-        // And the one that is among the fewest.
+        // Plus one: the fewest connections include one for reading.
         config.reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
         Ok(Some(config))
     }
@@ -150,7 +150,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Waits for work on PostgreSQL before there is a server.
+/// Runs work on PostgreSQL to its end, on a runtime of its own: the server has not started yet.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, OpenError>>) -> Result<T, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.context("cannot start a runtime")?;

@@ -25,7 +25,7 @@ const DATA_FOLDER_MODE: u32 = 0o700;
 /// The name of the folder of the plants until all of them are there.
 const UNFINISHED: &str = "plants.unfinished";
 
-/// What an empty file system has.
+/// A folder that every new ext4 file system has.
 const LOST_AND_FOUND: &str = "lost+found";
 
 #[derive(Clone, Debug, Args)]
@@ -66,13 +66,13 @@ pub(crate) fn run(options: &RestoreOptions) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A data folder without its plants. What was restored disappears with it, unless it is finished.
+/// A data folder that is being restored. Dropping it removes what was restored, unless [`Self::finish`] has succeeded.
 struct UnfinishedData<'a> {
     data: &'a Path,
     /// Whether the folder was not there before.
     is_new: bool,
     is_finished: bool,
-    /// Keeps other restores out.
+    /// The locked folder: no other restore writes to it.
     _lock: File,
 }
 
@@ -102,7 +102,7 @@ impl<'a> UnfinishedData<'a> {
         let finish = || -> io::Result<()> {
             let plants = plants_folder(self.data);
             match renameat_with(CWD, self.plants(), CWD, &plants, RenameFlags::NOREPLACE) {
-                // NFS knows no such flag.
+                // NFS does not support the flag.
                 Err(Errno::INVAL | Errno::NOSYS) if !plants.try_exists()? => {
                     fs::rename(self.plants(), plants)?;
                 }
@@ -127,7 +127,7 @@ impl Drop for UnfinishedData<'_> {
     }
 }
 
-/// Removes what a killed restore has left. Fails, and removes nothing, if there is anything else.
+/// Removes the plants that a killed restore has left. Fails, and removes nothing, if the folder holds anything else.
 fn clear(data: &Path) -> anyhow::Result<()> {
     let mut is_left = false;
     for entry in fs::read_dir(data)? {

@@ -59,7 +59,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
     let mut output = Output::open(&options.file).with_context(cannot_write)?;
 
     let begun = Instant::now();
-    // Each row is checked as it arrives. One for a spreadsheet has texts that are no longer those of the plant.
+    // Each row is checked as it arrives. A row for a spreadsheet cannot be: its texts differ from those of the plant.
     let sent = match format {
         ExportFormat::Rows(format) => format,
         ExportFormat::Spreadsheet => TransferFormat::NdJson,
@@ -159,7 +159,7 @@ impl Export<'_> {
         }
         let plants = self.read(part)?;
         match self.format {
-            // As the server wrote them: a later one may tell more about a plant.
+            // The rows stay as the server wrote them: a newer server may write more members of a plant.
             ExportFormat::Rows(_) => self.output.write_all(part),
             format => format.write_rows(plants.iter().map(NewPlant::borrowed), self.output),
         }

@@ -154,7 +154,7 @@ pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
     Output::standard().and_then(|mut output| output.write_all(text)).with_context(cannot_print)
 }
 
-/// Tells the user. Failing to do so is not an error.
+/// Prints a line for the user on standard error. A failure to print it is ignored.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(data: &Path, file: &Path, format: ExportFormat) -> Result<(), 
 
     say_exported(plants, begun);
     let verification = inspection.verify(&|_| ())?;
-    // A disk may have refused a block to the export, and given the same block to the verification.
+    // A disk may fail to read a block for the export, and then read the same block for the verification.
     let is_whole = unreadable == 0 && inspection.count().is_none_or(|count| count == plants);
     if verification.agrees() && is_whole {
         return Ok(());
@@ -69,7 +69,7 @@ fn copy(
                 Err(error) => {
                     unreadable += 1;
                     if unreadable <= MAX_TOLD {
-                        // The exit code shows it, too.
+                        // An error of standard error is ignored: the exit code shows the damage too.
                         progress.suspend(|| drop(writeln!(io::stderr(), "left out: {error}")));
                     }
                 }

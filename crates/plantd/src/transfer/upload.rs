@@ -65,7 +65,7 @@ impl Upload {
             }
         };
         if read == 0 && room > 0 && self.left.is_some() {
-            let cause = "it has become shorter meanwhile";
+            let cause = "the file became shorter while it was read";
             return Err(io::Error::new(ErrorKind::UnexpectedEof, cause));
         }
         let mut found = Vec::new();

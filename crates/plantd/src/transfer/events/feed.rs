@@ -20,14 +20,14 @@ use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
 use crate::transfer::output::{Output, cannot_print};
 
-/// A server that asks for a longer pause is asked again after this one.
+/// The longest pause before a retry, even if the server asks for a longer one.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// The events after a cursor.
 pub(super) struct Feed {
     pub(super) remote: Remote,
     pub(super) with_plants: bool,
-    /// Where the next page begins; with the oldest event if there is none.
+    /// Where the next page begins; `None` for the oldest event.
     pub(super) start: Option<EventStart>,
     pub(super) output: Output,
 }
@@ -45,7 +45,7 @@ pub(super) enum PageFailure {
     Away(anyhow::Error),
     /// The answer broke off, or the server asks for a later request.
     Passing { cause: anyhow::Error, retry_after: Duration },
-    /// A repeat would fail too.
+    /// A retry would fail too.
     Final(Stop),
 }
 

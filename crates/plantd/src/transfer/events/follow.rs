@@ -44,7 +44,7 @@ fn wait_until_reader_is_gone() -> io::Result<()> {
     }
 }
 
-/// Prints events until a failure that a repeat cannot mend.
+/// Prints events until a failure that a retry cannot mend.
 fn follow(feed: &mut Feed) -> Result<(), Stop> {
     let mut backoff = Backoff::new();
     // The first request fixes the cursor of `now` at once.
@@ -61,11 +61,12 @@ fn follow(feed: &mut Feed) -> Result<(), Stop> {
                 }
                 let waited_for = std::mem::replace(&mut wait, EVENTS_WAIT_MAX);
                 match printed {
-                    // A server that ends does not wait, and a cache before it might not either.
+                    // A server that drains answers at once, and so might a cache in front of it. Without a pause, this loop
+                    // would then send requests without end.
                     Printed::Nothing if asked.elapsed() < waited_for / 2 => {
                         thread::sleep(backoff.pause());
                     }
-                    // The server may fail again when it waits.
+                    // The request did not ask for a wait, so its answer does not show that a wait succeeds.
                     Printed::Nothing if waited_for.is_zero() => {}
                     Printed::Events | Printed::Nothing => backoff = Backoff::new(),
                 }
@@ -75,7 +76,7 @@ fn follow(feed: &mut Feed) -> Result<(), Stop> {
         };
         let (cause, retry_after) = match failure {
             PageFailure::Away(cause) if was_reached => {
-                // Shows at once when the server is back.
+                // Without a wait, the next answer shows at once that the server is back.
                 wait = Duration::ZERO;
                 (cause, Duration::ZERO)
             }
