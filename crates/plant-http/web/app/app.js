@@ -6,6 +6,7 @@ import { ActiveRow, focusActiveRow } from "./active_row.js";
 import { readAddress, writeAddress } from "./address.js";
 import { Deletions } from "./deletions.js";
 import { ExportDialog } from "./export_dialog.js";
+import { sentence } from "./format.js";
 import { ImportDialog } from "./import_dialog.js";
 import { pressKey } from "./keys.js";
 import { KeysDialog } from "./keys_dialog.js";
@@ -104,7 +105,7 @@ export class App {
     try {
       await session.open();
     } catch (failure) {
-      message = `${failure.message}.`;
+      message = sentence(failure.message);
     }
     // Another token was submitted in the meantime.
     if (this.#checkedSession !== session) return;
@@ -254,7 +255,7 @@ export class App {
     if (!mayImport) return;
     if (files.length > 1) return this.announce("Drop one file at a time.");
     if (this.dialog === null) this.importFile();
-    if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.start(files[0]);
+    if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.choose(files[0]);
   }
 
   remove(plant) {
@@ -269,6 +270,6 @@ export class App {
 
   announceFailure(server, failure) {
     // The end of a session is announced once, and not by each of its requests.
-    if (!server.signal.aborted) this.announce(`${failure.message}.`);
+    if (!server.signal.aborted) this.announce(sentence(failure.message));
   }
 }

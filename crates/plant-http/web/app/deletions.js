@@ -1,6 +1,6 @@
 // Deletes plants, and brings them back.
 
-import { formatPlant } from "./format.js";
+import { formatPlant, sentence } from "./format.js";
 import { addPlant, deletePlant, idempotencyKey } from "./plant.js";
 
 const UNDO = "Undo";
@@ -45,7 +45,7 @@ export class Deletions {
     } catch (failure) {
       // Another plant has its id: it cannot come back. Otherwise it may, later.
       if (failure.status === 400) this.app.announceFailure(server, failure);
-      else if (!server.signal.aborted) this.#offerUndo(plant, key, `${failure.message}.`);
+      else if (!server.signal.aborted) this.#offerUndo(plant, key, sentence(failure.message));
     }
     list.refresh();
   }

@@ -1,5 +1,6 @@
 // Reads a whole export, or fails.
 
+import { readPage } from "./keyset.js";
 import { Failure } from "./server.js";
 
 const NEWLINE = 10;
@@ -14,11 +15,14 @@ const CUT_OFF = "the export was cut off on the way. Nothing was saved; try again
 
 /**
  * Reads an export as a Blob, with the number of its rows. `mediaType` is its format, and `headLines` says how many lines
- * that has before the first row. `onProgress` gets the rows so far, and the rows in all.
+ * that has before the first row. `filter` has `name` and `tag`, empty for any. `onProgress` gets the rows so far, and the
+ * rows in all, or null where the server does not count them.
  */
-export async function readExport(server, { mediaType, headLines }, { onProgress, signal }) {
-  const answer = await server.send("GET", "plants/export", { headers: { Accept: mediaType }, signal });
-  const total = Number(answer.headers.get("X-Total-Count"));
+export async function readExport(server, { mediaType, headLines }, { filter, onProgress, signal }) {
+  const query = new URLSearchParams(Object.entries(filter).filter(([, text]) => text));
+  const answer = await server.send("GET", `plants/export?${query}`, { headers: { Accept: mediaType }, signal });
+  const counted = answer.headers.get("X-Total-Count");
+  const total = counted === null ? null : Number(counted);
   const blobs = [];
   let parts = [];
   let bytes = 0;
@@ -44,7 +48,8 @@ export async function readExport(server, { mediaType, headLines }, { onProgress,
     server.signal.throwIfAborted();
     throw new Failure(CUT_OFF);
   }
-  if (rows < total && (await isCutOff(server, end, signal))) throw new Failure(CUT_OFF);
+  const mayBeCutOff = total === null || rows < total;
+  if (mayBeCutOff && (await isCutOff(server, filter, end, signal))) throw new Failure(CUT_OFF);
   return { blob: new Blob([...blobs, ...parts], { type: mediaType }), rows };
 }
 
@@ -52,10 +57,9 @@ export async function readExport(server, { mediaType, headLines }, { onProgress,
  * Whether plants follow the last row. A proxy can make a truncated export look complete (docs/api.md, "Export"). An export
  * with fewer rows than announced is complete if the missing plants were deleted while it ran.
  */
-async function isCutOff(server, end, signal) {
+async function isCutOff(server, filter, end, signal) {
   if (end !== "" && !end.endsWith("\n")) return true;
-  const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1];
-  const query = lastId === undefined ? "limit=1" : `limit=1&after=${lastId}`;
-  const { value } = await server.read(`plants?${query}`, signal);
-  return value.length > 0;
+  const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1] ?? null;
+  const { plants } = await readPage(server, filter, lastId, { limit: 1, signal });
+  return plants.length > 0;
 }

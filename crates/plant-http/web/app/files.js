@@ -55,16 +55,3 @@ async function eachLine(file, last, onLine) {
   }
   await reader.cancel();
 }
-
-// What a spreadsheet takes for a formula, at the beginning of a cell or behind a semicolon. The export for spreadsheets guards
-// against the same.
-const FORMULA = /(^|;)(?=[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
-
-/** Rows as CSV (RFC 4180). A spreadsheet takes no cell for a formula (OWASP, "CSV Injection"). */
-export function csvOf(rows) {
-  const cell = (text) => {
-    const safe = String(text).replaceAll(FORMULA, "$1'");
-    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
-}

@@ -8,3 +8,15 @@ export const formatPlants = (number) => `${formatCount(number)} ${String(number)
 
 /** A plant within a sentence, whose direction the name does not change (Unicode's isolates). */
 export const formatPlant = ({ id, name }) => `“\u2068${name}\u2069” (${id})`;
+
+/** A message of the server as a sentence for people. */
+export const sentence = (message) => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+
+const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte"];
+
+/** The size of a file. */
+export function formatBytes(bytes) {
+  const power = Math.min(Math.floor(Math.log10(Math.max(bytes, 1)) / 3), UNITS.length - 1);
+  const format = { style: "unit", unit: UNITS[power], unitDisplay: power === 0 ? "long" : "short", maximumFractionDigits: 1 };
+  return new Intl.NumberFormat("en", format).format(bytes / 1000 ** power);
+}

@@ -1,14 +1,15 @@
-// The dialog that imports plants from a file.
+// The dialog that imports plants from a file: choosing it, looking at what is in it, sending it, and the report.
 
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
-import { csvOf, mediaTypeOf, rowsAt, saveFile } from "./files.js";
-import { formatCount, formatPlants } from "./format.js";
+import { formatBytes, formatCount, formatPlants, sentence } from "./format.js";
+import { previewOf } from "./import_preview.js";
+import { failuresView, outcomesView, saveFailedRows } from "./import_report.js";
 
 const ON_CONFLICT = [
-  ["error", "report the row"],
-  ["skip", "keep the stored plant"],
-  ["replace", "replace the stored plant"],
+  ["error", "leave the row out, and report it", "Stored plants stay as they are. The report lists each row whose id is taken."],
+  ["skip", "keep the stored plant", "Stored plants stay as they are. Rows whose id is taken are left out, and only counted."],
+  ["replace", "replace the stored plant", "Rows whose id is taken overwrite the name and the tag of the stored plant."],
 ];
 
 const STORED_ROWS = "Rows that had arrived are stored.";
@@ -16,11 +17,15 @@ const STORED_ROWS = "Rows that had arrived are stored.";
 export class ImportDialog {
   onConflict = "error";
   file = null;
+  /** What is in the file; null before the first rows have been read. */
+  preview = null;
   /** How much of the file has been sent, from 0 to 1; null while no import runs. */
   progress = null;
   report = null;
   error = "";
-  #stop = null;
+  #isDraggedOver = false;
+  /** Ends the reading of the file for its preview, or the import. */
+  #stop = new AbortController();
 
   constructor(app) {
     this.app = app;
@@ -32,102 +37,162 @@ export class ImportDialog {
   }
 
   view() {
-    return modal(this.app, this, { title: "Import plants" }, html`
+    return modal(this.app, this, { title: "Import plants", className: "import" }, html`
+      <div aria-live="polite">${this.report ? outcomesView(this.report) : null}</div>
       ${this.#content()}
       ${errorView(this.error)}
-      <div class="actions">
-        ${this.isBusy
-          ? html`<button @click=${() => this.#stop.abort()}>Stop</button>`
-          : html`<button class=${this.report ? "primary" : ""} @click=${() => this.app.closeDialog(this)}>Close</button>`}
-      </div>`);
+      <div class="actions">${this.#actions()}</div>`);
+  }
+
+  onClosed() {
+    this.#stop.abort();
   }
 
   #content() {
+    if (this.report) return this.report.errors.length > 0 ? failuresView(this.report, this.#download) : null;
     if (this.isBusy) return this.#running();
-    return this.report ? this.#done() : this.#choice();
+    return this.file ? this.#preview() : this.#choice();
+  }
+
+  #actions() {
+    if (this.isBusy) return html`<button @click=${() => this.#stop.abort()}>Stop</button>`;
+    const close = () => this.app.closeDialog(this);
+    if (this.report) return html`<button class="primary" @click=${close}>Close</button>`;
+    if (!this.file) return html`<button @click=${close}>Cancel</button>`;
+    return html`
+      <button class="apart" @click=${this.#chooseAnother}>Choose another file</button>
+      <button @click=${close}>Cancel</button>
+      ${this.preview?.problem || this.error ? null : this.#importButton()}`;
+  }
+
+  #importButton() {
+    const isCounted = this.preview?.read === 1;
+    return html`
+      <button class="primary" autofocus aria-disabled=${!isCounted} @click=${() => isCounted && this.#import()}>
+        ${isCounted ? `Import ${formatPlants(this.preview.count)}` : "Import"}
+      </button>`;
   }
 
   #choice() {
-    const onFile = ({ target }) => target.files.length > 0 && this.start(target.files[0]);
+    const onFile = ({ target }) => target.files.length > 0 && this.choose(target.files[0]);
+    const onDrag = (isOver) => () => {
+      if (this.#isDraggedOver === isOver) return;
+      this.#isDraggedOver = isOver;
+      this.app.changed();
+    };
     return html`
-      <p>A CSV file whose first line names the columns <code>id</code>, <code>name</code> and <code>tag</code>, or one
-        plant in JSON on each line, as an export has them.</p>
+      <div class="drop ${this.#isDraggedOver ? "over" : ""}" @dragover=${onDrag(true)} @dragleave=${onDrag(false)}
+        @drop=${onDrag(false)}>
+        <svg viewBox="0 0 24 24" width="40" height="40" aria-hidden="true"><path d="M12 16V4m-5 5 5-5 5 5M4 16v4h16v-4"/></svg>
+        <input id="import-file" class="visually-hidden" type="file" autofocus
+          accept=".csv,.ndjson,.jsonl,.json,text/csv,application/json" @change=${onFile}>
+        <label for="import-file"><span class="link">Choose a file</span>, or drop one anywhere on the page</label>
+        <p class="hint">Nothing is sent before you have seen what is in it.</p>
+      </div>
+      <p class="hint">
+        A CSV file whose first line names the columns <code>id</code>, <code>name</code> and <code>tag</code>, or JSON: one
+        plant on each line, as an export has them, or an array.
+      </p>`;
+  }
+
+  #preview() {
+    const { file, preview } = this;
+    return html`
+      <div class="file">
+        <p class="file-name">${file.name}</p>
+        <p class="hint">${formatBytes(file.size)}${preview && !preview.problem ? `, ${preview.format}` : ""}</p>
+      </div>
+      ${preview ? this.#rows(preview) : null}`;
+  }
+
+  #rows({ problem, read, count, first }) {
+    if (problem) return errorView(problem);
+    const shown = first.length < count ? `the first ${first.length} are` : "";
+    return html`
+      ${read < 1
+        ? html`
+          <progress aria-label="Read" max="1" .value=${read}></progress>
+          <p>Counting … ${formatCount(count)} rows so far</p>`
+        : html`<p>${formatCount(count)} ${count === 1 ? "row" : "rows"}${shown && `, of which ${shown}:`}</p>`}
+      <div class="scroll" tabindex="0" role="region" aria-label="First rows">
+        <table class="preview">
+          <thead><tr><th scope="col">Id</th><th scope="col">Name</th><th scope="col">Tag</th></tr></thead>
+          <tbody>
+            ${first.map(({ id, name, tag }) => html`<tr><td class="number">${id}</td><td>${name}</td><td>${tag}</td></tr>`)}
+          </tbody>
+        </table>
+      </div>
+      ${this.#conflictChoice()}`;
+  }
+
+  #conflictChoice() {
+    const onChange = ({ target }) => {
+      this.onConflict = target.value;
+      this.app.changed();
+    };
+    const [, , consequence] = ON_CONFLICT.find(([value]) => value === this.onConflict);
+    return html`
       <div class="field">
         <label for="on-conflict">If an id is taken</label>
-        <select id="on-conflict" @change=${({ target }) => (this.onConflict = target.value)}>
+        <select id="on-conflict" aria-describedby="on-conflict-hint" @change=${onChange}>
           ${ON_CONFLICT.map(([value, label]) => html`
             <option value=${value} ?selected=${value === this.onConflict}>${label}</option>`)}
         </select>
-      </div>
-      <div class="drop">
-        <label for="import-file">Choose a file, or drop one anywhere on the page</label>
-        <input id="import-file" type="file" accept=".csv,.ndjson,.jsonl,.json,text/csv,application/json" autofocus
-          @change=${onFile}>
+        <p class="hint" id="on-conflict-hint" aria-live="polite">${consequence}</p>
       </div>`;
   }
 
   #running() {
     const isSent = this.progress === 1;
     return html`
-      <p>${this.file.name}</p>
+      <p class="file-name">${this.file.name}</p>
       <progress aria-label="Sent" max="1" .value=${this.progress}></progress>
       <p>${isSent ? "Storing the last rows …" : `${Math.floor(this.progress * 100)} %`}</p>`;
   }
 
-  #done() {
-    const { created, replaced, skipped, failed, errors } = this.report;
-    const outcomes = [["added", created], ["replaced", replaced], ["kept as they were", skipped], ["failed", failed]];
-    const isShown = ([label, count]) => label === "added" || count !== "0";
-    return html`
-      <dl class="outcomes" aria-live="polite">
-        ${outcomes.filter(isShown).map(([label, count]) => html`<div><dt>${label}</dt><dd>${formatCount(count)}</dd></div>`)}
-      </dl>
-      ${errors.length > 0 ? this.#failures(failed, errors) : null}`;
-  }
-
-  #failures(failed, errors) {
-    const isPart = BigInt(failed) > BigInt(errors.length);
-    return html`
-      <h3>Failed rows${isPart ? `: the first ${formatCount(errors.length)}` : ""}</h3>
-      <div class="scroll" tabindex="0" role="region" aria-label="Failed rows">
-        <table>
-          <thead><tr><th scope="col">Line</th><th scope="col">What is wrong</th></tr></thead>
-          <tbody>
-            ${errors.map(({ line, message }) => html`<tr><td class="number">${line}</td><td>${message}</td></tr>`)}
-          </tbody>
-        </table>
-      </div>
-      <button @click=${() => this.#download(errors)}>Download the failed rows</button>`;
-  }
-
-  async #download(errors) {
+  #download = async () => {
     try {
-      const rowTexts = await rowsAt(this.file, errors.map(({ line }) => Number(line)));
-      const rows = errors.map(({ line, error, message }) => [line, error, message, rowTexts.get(Number(line)) ?? ""]);
-      const csv = csvOf([["line", "error", "message", "row"], ...rows]);
-      saveFile(new Blob([csv], { type: "text/csv" }), "failed-rows.csv");
+      await saveFailedRows(this.file, this.report.errors);
     } catch (error) {
-      // The file may have been changed or removed since.
-      this.error = error.message;
+      this.error = unreadable(error);
       this.app.changed();
+    }
+  };
+
+  #chooseAnother = () => {
+    this.#stop.abort();
+    Object.assign(this, { file: null, preview: null, error: "" });
+    this.app.changed();
+  };
+
+  /** Shows what is in a file, instead of the one before. */
+  async choose(file) {
+    this.#stop.abort();
+    const { signal } = (this.#stop = new AbortController());
+    const show = (state) => {
+      Object.assign(this, state);
+      this.app.changed();
+    };
+    show({ file, preview: null, report: null, error: "" });
+    try {
+      const preview = await previewOf(file, { onProgress: (preview) => show({ preview }), signal });
+      if (!signal.aborted) show({ preview });
+    } catch (error) {
+      if (!signal.aborted) show({ error: unreadable(error) });
     }
   }
 
-  /** Imports a file. */
-  async start(file) {
-    Object.assign(this, { file, progress: 0, report: null, error: "" });
+  async #import() {
+    Object.assign(this, { progress: 0, error: "" });
     this.#stop = new AbortController();
     this.app.changed();
     addEventListener("beforeunload", askBeforeLeaving);
     try {
-      this.report = await this.#send(file);
-      const { created, failed } = this.report;
-      const failures = failed === "0" ? "" : `; ${formatCount(failed)} rows failed`;
-      this.app.announce(`Imported ${file.name}: ${formatPlants(created)} added${failures}.`);
+      this.report = await this.#send();
     } catch (failure) {
       if (this.#stop.signal.aborted) this.error = `Stopped. ${STORED_ROWS}`;
       else if (failure.isOffline) this.error = `The connection broke off. ${STORED_ROWS} Import the file again.`;
-      else this.error = `${failure.message}.`;
+      else this.error = sentence(failure.message);
     }
     removeEventListener("beforeunload", askBeforeLeaving);
     this.progress = null;
@@ -135,16 +200,19 @@ export class ImportDialog {
     this.app.changed();
   }
 
-  async #send(file) {
+  #send() {
     const onProgress = (progress) => {
       this.progress = progress;
       this.app.changed();
     };
     const path = `plants/import?on_conflict=${this.onConflict}`;
     const options = { onProgress, signal: this.#stop.signal };
-    return this.app.session.server.upload(path, file, await mediaTypeOf(file), options);
+    return this.app.session.server.upload(path, this.file, this.preview.mediaType, options);
   }
 }
+
+/** The file may have been changed or removed since it was chosen. */
+const unreadable = (error) => `The file cannot be read: ${error.message}`;
 
 function askBeforeLeaving(event) {
   event.preventDefault();

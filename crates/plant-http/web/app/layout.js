@@ -57,7 +57,7 @@ function refused(app) {
   return html`
     <div class="empty">
       <h2>The plants cannot be listed</h2>
-      <p role="alert">${app.session.list.failure.message}.</p>
+      <p role="alert">${sentence(app.session.list.failure.message)}</p>
       ${showAll(app)}
     </div>`;
 }

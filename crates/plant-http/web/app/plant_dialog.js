@@ -1,17 +1,24 @@
 // The dialog that shows one plant, adds one, or edits one.
 
 import { html } from "./lit-html/lit-html.js";
-import { errorView, modal } from "./dialog.js";
-import { formatPlant } from "./format.js";
-import { NOT_AN_ID, addPlant, changePlant, idempotencyKey, parseId, readPlant } from "./plant.js";
+import { conflictView } from "./conflict.js";
+import { discardView, errorView, focusAfterRendering, modal } from "./dialog.js";
+import { fieldView } from "./field.js";
+import { formatPlant, sentence } from "./format.js";
+import { NO_MISTAKES, hasMistakes, mistakesIn, mistakesOf } from "./mistakes.js";
+import { addPlant, changePlant, idempotencyKey, parseId, readPlant } from "./plant.js";
 import { ID_TAKEN } from "./server.js";
 
 const STOPPED = "Stopped. The server may have stored the plant already.";
 
 export class PlantDialog {
-  /** What went wrong, for the person. */
+  /** What is wrong with each field. */
+  mistakes = NO_MISTAKES;
+  /** What else went wrong, for the person. */
   error = "";
   isBusy = false;
+  /** Whether the person is asked to discard what was typed. */
+  isAsking = false;
   /** The plant as someone else has stored it in the meantime, or `{ isGone: true }`. */
   theirs = null;
   #key = idempotencyKey();
@@ -27,6 +34,12 @@ export class PlantDialog {
 
   get #isNew() {
     return this.plant === null;
+  }
+
+  /** Whether something was typed that is not stored. */
+  get hasChanges() {
+    const before = { id: "", name: "", tag: "", ...this.plant };
+    return Object.keys(NO_MISTAKES).some((field) => this.fields[field] !== before[field]);
   }
 
   view() {
@@ -48,7 +61,9 @@ export class PlantDialog {
         <dt>Tag</dt><dd>${tag ? html`<span class="tag">${tag}</span>` : "none"}</dd>
       </dl>
       <div class="actions">
-        ${mayWrite ? html`<button @click=${remove}>Delete</button><button @click=${this.#edit}>Edit</button>` : null}
+        ${mayWrite
+          ? html`<button class="danger apart" @click=${remove}>Delete</button><button @click=${this.#edit}>Edit</button>`
+          : null}
         <button class="primary" autofocus @click=${this.#close}>Close</button>
       </div>`);
   }
@@ -62,77 +77,83 @@ export class PlantDialog {
     const idHint = this.#isNew ? "Any whole number that no other plant has." : "";
     return modal(this.app, this, { title: this.#isNew ? "Add plant" : "Edit plant" }, html`
       <form @submit=${this.#save} novalidate>
-        ${this.#field("id", "Id", { hint: idHint, isFixed: !this.#isNew })}
-        ${this.#field("name", "Name")}
+        ${this.#field("id", "Id", { hint: idHint, isFirst: this.#isNew, isFixed: !this.#isNew, isRequired: this.#isNew })}
+        ${this.#field("name", "Name", { isFirst: !this.#isNew, isRequired: true })}
         ${this.#field("tag", "Tag", { hint: "Optional. Plants can be listed by tag, such as a family." })}
-        ${this.theirs && this.#conflict()}
+        ${this.theirs && conflictView(this.theirs, this.fields)}
         ${errorView(this.error)}
-        <div class="actions">
-          <button type="button" @click=${this.isBusy ? this.interrupt : this.#close}>Cancel</button>
-          <button class="primary" aria-disabled=${this.isBusy}>Save</button>
-        </div>
+        ${this.isAsking ? discardView(this.app, this) : this.#actions()}
       </form>`);
   }
 
-  #field(name, label, { hint = "", isFixed = false } = {}) {
+  #field(name, label, options) {
     const onInput = ({ target }) => {
       this.fields[name] = target.value;
+      this.isAsking = false;
       this.app.changed();
     };
-    const isFirst = name === (this.#isNew ? "id" : "name");
+    const [error, value] = [this.mistakes[name], this.fields[name]];
+    return fieldView({ id: `plant-${name}`, label, error, value, onInput, ...options });
+  }
+
+  #actions() {
     return html`
-      <div class="field">
-        <label for="plant-${name}">${label}</label>
-        <input id="plant-${name}" autocomplete="off" spellcheck="false" aria-describedby="plant-${name}-hint"
-          ?autofocus=${isFirst} ?readonly=${isFixed} .value=${this.fields[name]} @input=${onInput}>
-        <p class="hint" id="plant-${name}-hint">${hint}</p>
+      <div class="actions">
+        <button type="button" @click=${this.isBusy ? this.interrupt : this.#close}>Cancel</button>
+        ${this.#saveButtons()}
       </div>`;
   }
 
-  #conflict() {
-    const { theirs } = this;
-    if (theirs.isGone) {
-      return html`<p class="conflict" role="alert">Someone else has deleted this plant. Save adds it again.</p>`;
-    }
-    const take = () => {
-      Object.assign(this.fields, { tag: "" }, theirs);
-      this.plant = theirs;
-      this.theirs = null;
-      this.app.changed();
-    };
-    const version = (title, { name, tag }) => html`
-      <div>
-        <h3>${title}</h3>
-        <p class="name">${name}</p>
-        <p>${tag ? html`<span class="tag">${tag}</span>` : "no tag"}</p>
-      </div>`;
+  #saveButtons() {
+    const { theirs, isBusy } = this;
+    if (theirs === null) return html`<button class="primary" aria-disabled=${isBusy}>Save</button>`;
+    if (theirs.isGone) return html`<button class="primary" aria-disabled=${isBusy}>Add it again</button>`;
+    // Not a submit button: the Enter key in a field would press it, and nobody has looked at both versions by then.
     return html`
-      <section class="conflict" role="alert">
-        <p>Someone else has changed this plant since you opened it. Save keeps your version.</p>
-        <div class="versions">${version("Stored now", theirs)} ${version("Yours", this.fields)}</div>
-        <button type="button" @click=${take}>Take theirs</button>
-      </section>`;
+      <button type="button" aria-disabled=${isBusy} @click=${this.#takeTheirs}>Take theirs</button>
+      <button type="button" class="danger" aria-disabled=${isBusy} @click=${this.#save}>Overwrite with mine</button>`;
   }
+
+  #takeTheirs = () => {
+    if (this.isBusy) return;
+    Object.assign(this.fields, { tag: "" }, this.theirs);
+    this.plant = this.theirs;
+    Object.assign(this, { theirs: null, mistakes: NO_MISTAKES, error: "" });
+    this.app.changed();
+  };
 
   #save = async (event) => {
     event.preventDefault();
     if (this.isBusy) return;
-    const id = parseId(this.fields.id);
-    this.error = id === null ? NOT_AN_ID : "";
-    this.isBusy = id !== null;
+    this.error = "";
+    this.mistakes = mistakesIn(this.fields);
+    if (hasMistakes(this.mistakes)) return this.#focusMistake();
+    this.isBusy = true;
     this.app.changed();
-    if (!this.isBusy) return;
     this.#stop = new AbortController();
+    const id = parseId(this.fields.id);
     let isSaved = false;
     try {
       isSaved = await this.#store(id);
     } catch (failure) {
-      this.error = this.#stop.signal.aborted ? STOPPED : `${failure.message}.`;
+      this.#failed(failure);
     }
     this.isBusy = false;
     if (isSaved) this.#saved(id);
+    if (hasMistakes(this.mistakes)) this.#focusMistake();
     this.app.changed();
   };
+
+  #failed(failure) {
+    const mistakes = mistakesOf(failure);
+    if (this.#stop.signal.aborted) this.error = STOPPED;
+    else if (mistakes) this.mistakes = mistakes;
+    else this.error = sentence(failure.message);
+  }
+
+  #focusMistake() {
+    focusAfterRendering(this.app, '[aria-invalid="true"]');
+  }
 
   /** Gives up a save that takes too long. What was typed stays. */
   interrupt = () => this.#stop.abort();

@@ -1,6 +1,7 @@
 // The server as this page uses it: requests with the token, failures, and JSON whose ids stay exact.
 
 // The number of a failure, by its meaning (docs/api.md, "Errors").
+export const RULE_BROKEN = "1005";
 export const ID_TAKEN = "3001";
 export const PRECONDITION_FAILED = "3003";
 

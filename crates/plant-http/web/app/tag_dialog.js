@@ -2,7 +2,7 @@
 
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
-import { formatCount } from "./format.js";
+import { formatCount, sentence } from "./format.js";
 import { nextAfter } from "./server.js";
 
 // The most tags in one answer of the server.
@@ -37,7 +37,7 @@ export class TagDialog {
       if (!this.hasAll && this.text !== prefix) return this.#read(this.text);
     } catch (failure) {
       if (signal.aborted) return;
-      this.error = `${failure.message}.`;
+      this.error = sentence(failure.message);
     }
     this.app.changed();
   }
@@ -49,18 +49,29 @@ export class TagDialog {
     this.app.changed();
   };
 
+  /** The arrow keys move from the text field through the tags. */
+  #onKey = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const stops = [...event.currentTarget.querySelectorAll("input, li button")];
+    stops[stops.indexOf(document.activeElement) + step]?.focus();
+  };
+
   view() {
     const text = this.text.toLowerCase();
     const isListed = ({ tag }) => !this.hasAll || tag.toLowerCase().includes(text);
     const listed = this.tags?.filter(isListed) ?? [];
     const hint = this.hasAll ? "" : "There are very many tags: type how one begins, in exactly these letters.";
     return modal(this.app, this, { title: "Choose a tag", className: "tags" }, html`
-      <input class="wide" type="search" aria-label="Find a tag" placeholder="Find a tag" autocomplete="off" autofocus
-        @input=${this.#onInput}>
-      <p class="hint">${hint}</p>
-      ${errorView(this.error)}
-      <ul>${listed.map((count) => this.#choice(count))}</ul>
-      ${this.tags && listed.length === 0 ? html`<p>No plant has such a tag.</p>` : null}
+      <div class="find" @keydown=${this.#onKey}>
+        <input class="wide" type="search" aria-label="Find a tag" placeholder="Find a tag" autocomplete="off" autofocus
+          @input=${this.#onInput}>
+        <p class="hint">${hint}</p>
+        ${errorView(this.error)}
+        <ul>${listed.map((count) => this.#choice(count))}</ul>
+        ${this.tags && listed.length === 0 ? html`<p>No plant has such a tag.</p>` : null}
+      </div>
       <div class="actions"><button @click=${() => this.app.closeDialog(this)}>Cancel</button></div>`);
   }
 

@@ -1,0 +1,25 @@
+// What is wrong with the fields of a plant, each as a sentence for the person.
+
+import { sentence } from "./format.js";
+import { NOT_AN_ID, parseId } from "./plant.js";
+import { ID_TAKEN, RULE_BROKEN } from "./server.js";
+
+export const NO_MISTAKES = { id: "", name: "", tag: "" };
+
+/** What can be said before the plant is sent. The server knows the other rules. */
+export function mistakesIn({ id, name }) {
+  return { ...NO_MISTAKES, id: parseId(id) === null ? NOT_AN_ID : "", name: name === "" ? "Type a name." : "" };
+}
+
+/** What the server says about fields, or null if its answer is about none of them. */
+export function mistakesOf({ number, message }) {
+  if (number === ID_TAKEN) return { ...NO_MISTAKES, id: sentence(message) };
+  if (number !== RULE_BROKEN) return null;
+  // The message names every broken rule: "name must …; name must …; tag must …".
+  const rules = message.split("; ");
+  const about = (field) => rules.filter((rule) => rule.startsWith(`${field} `)).map(sentence).join(" ");
+  const mistakes = { ...NO_MISTAKES, name: about("name"), tag: about("tag") };
+  return hasMistakes(mistakes) ? mistakes : null;
+}
+
+export const hasMistakes = (mistakes) => Object.values(mistakes).some((mistake) => mistake !== "");
