@@ -7,7 +7,7 @@ use plant_http::internal::{RouteInfo, routes};
 use plantd_tests::{Answer, TOKEN, TestServer, create_token, plant_body, revoke_token, wait_until};
 
 /// The paths that need no token, because they are not operations of the store. A new one must be added here.
-const OPEN_PATHS: [&str; 41] = [
+const OPEN_PATHS: &[&str] = &[
     "/",
     "/livez",
     "/readyz",
@@ -23,11 +23,14 @@ const OPEN_PATHS: [&str; 41] = [
     "/app/address.js",
     "/app/app.js",
     "/app/base.css",
+    "/app/conflict.js",
+    "/app/csv.js",
     "/app/deletions.js",
     "/app/dialog.js",
     "/app/dialogs.css",
     "/app/export.js",
     "/app/export_dialog.js",
+    "/app/field.js",
     "/app/files.js",
     "/app/follow.js",
     "/app/format.js",
@@ -35,6 +38,9 @@ const OPEN_PATHS: [&str; 41] = [
     "/app/import_dialog.js",
     "/app/keys.js",
     "/app/keys_dialog.js",
+    "/app/import_preview.js",
+    "/app/import_report.js",
+    "/app/json_rows.js",
     "/app/keyset.js",
     "/app/layout.js",
     "/app/list.css",
@@ -46,6 +52,7 @@ const OPEN_PATHS: [&str; 41] = [
     "/app/lit-html/lit-html.js",
     "/app/main.js",
     "/app/pager.js",
+    "/app/mistakes.js",
     "/app/plant.js",
     "/app/plant_dialog.js",
     "/app/plant_list.js",
@@ -58,6 +65,7 @@ const OPEN_PATHS: [&str; 41] = [
     "/app/tag_dialog.js",
     "/app/toasts.js",
     "/app/toolbar.js",
+    "/app/word_diff.js",
 ];
 
 /// All methods but OPTIONS, which needs no token, and two methods that no route has.

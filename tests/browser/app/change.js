@@ -37,18 +37,62 @@ inBrowser(async (browser) => {
 
   // Adds plants. A mistake is explained, and what was typed stays.
   browser.expect(/status of 400/);
-  for (const [id, name, complaint] of [
-    ["rose", "Rosa", NOT_AN_ID],
-    ["", "Rosa", NOT_AN_ID],
-    ["9223372036854775808", "Rosa", NOT_AN_ID],
-    ["1", " ", /name must hold a character/],
-    ["1", "x".repeat(256), /name must have 1 to 255 characters/],
+  const blank = "must hold a character that is not white space.";
+  for (const [id, name, tag, wrong, complaint] of [
+    ["rose", "Rosa", "", ["Id"], NOT_AN_ID],
+    ["", "Rosa", "", ["Id"], NOT_AN_ID],
+    ["9223372036854775808", "Rosa", "", ["Id"], NOT_AN_ID],
+    ["1", "", "", ["Name"], "Type a name."],
+    ["", "", "", ["Id", "Name"], NOT_AN_ID],
+    ["1", " ", "", ["Name"], `Name ${blank}`],
+    ["1", "x".repeat(256), "", ["Name"], "Name must have 1 to 255 characters."],
+    ["1", "Rosa", " ", ["Tag"], `Tag ${blank}`],
+    ["1", " ", "x".repeat(256), ["Name", "Tag"], `Name ${blank}`],
   ]) {
-    await add(page, id, name);
+    await add(page, id, name, tag);
     await dialog.getByRole("alert").getByText(complaint).waitFor();
+    for (const label of ["Id", "Name", "Tag"]) {
+      const isWrong = await dialog.getByLabel(label).getAttribute("aria-invalid");
+      assert.equal(isWrong, String(wrong.includes(label)), `${label} of ${[id, name, tag]}`);
+    }
+    // The first wrong field has the focus, and the message describes it.
+    const first = dialog.getByLabel(wrong[0]);
+    await eventually(() => first.evaluate((field) => field === document.activeElement), true, `the focus on ${wrong[0]}`);
+    const described = await first.evaluate((field) => {
+      return field.getAttribute("aria-describedby").split(" ").map((id) => document.getElementById(id).textContent).join(" ");
+    });
+    assert.ok(described.includes(complaint), `${wrong[0]} is described by ${described}`);
     assert.equal(await dialog.getByLabel("Id").inputValue(), id);
     await dialog.getByRole("button", { name: "Cancel" }).click();
   }
+
+  // The Escape key and a click outside ask before they discard what was typed, and close at once if nothing was.
+  const escape = () => page.keyboard.press("Escape");
+  const clickOutside = () => page.mouse.click(5, 5);
+  for (const leave of [escape, clickOutside]) {
+    await press("Add plant");
+    await dialog.getByLabel("Id").waitFor();
+    await leave();
+    await dialog.waitFor({ state: "detached" });
+    await press("Add plant");
+    await dialog.getByLabel("Name").fill("Rosa");
+    await leave();
+    await dialog.getByRole("alert").getByText("Discard what you have typed?").waitFor();
+    await dialog.getByRole("button", { name: "Keep editing" }).click();
+    assert.equal(await dialog.getByLabel("Name").inputValue(), "Rosa");
+    for (let times = 0; times < 5; times++) await escape();
+    assert.equal(await dialog.getByLabel("Name").inputValue(), "Rosa");
+    await dialog.getByRole("button", { name: "Discard", exact: true }).click();
+    await dialog.waitFor({ state: "detached" });
+  }
+  // A selection of text that ends outside is no click there.
+  await press("Add plant");
+  const field = await dialog.getByLabel("Id").boundingBox();
+  await page.mouse.move(field.x + 5, field.y + 5);
+  await page.mouse.down();
+  await page.mouse.move(5, 5);
+  await page.mouse.up();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
   const plants = [
     [SMALLEST, "Ulmus minor", ""],
     ["1", "Rosa canina", "Rosaceae"],
@@ -62,7 +106,8 @@ inBrowser(async (browser) => {
   await add(page, " +007 ", "Acer");
   await row(page, "7").waitFor();
   await add(page, "1", "Rosa rugosa");
-  await dialog.getByRole("alert").getByText("a plant with id 1 exists already").waitFor();
+  await dialog.getByRole("alert").getByText("A plant with id 1 exists already; choose another id.").waitFor();
+  assert.equal(await dialog.getByLabel("Id").getAttribute("aria-invalid"), "true");
   await dialog.getByLabel("Id").fill("2");
   await dialog.getByRole("button", { name: "Save" }).click();
   await eventually(() => ids(page), [SMALLEST, "1", "2", "7", "9007199254740993", LARGEST]);
@@ -136,7 +181,7 @@ inBrowser(async (browser) => {
     await page.getByLabel("Token").fill(scraper);
     await page.getByRole("button", { name: "Sign in" }).click();
     return dialog.getByRole("alert").innerText();
-  }, "a token with the scope metrics reads no plants; use one with the scope read or write.");
+  }, "A token with the scope metrics reads no plants; use one with the scope read or write.");
   await signIn(page, reader);
   await row(page, "7").waitFor();
   await page.getByText("read-only", { exact: true }).waitFor();

@@ -14,6 +14,7 @@ inBrowser(async (browser) => {
     await row(page, id).getByRole("button", { name: "Edit" }).click();
     await page.getByRole("dialog").getByLabel("Name").waitFor();
   };
+  const press = (page, name) => page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
   const save = (page) => page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   const fill = (page, label, text) => page.getByRole("dialog").getByLabel(label).fill(text);
   const isStored = async (id, json) => assert.equal((await send("GET", `plants/${id}`)).text, json);
@@ -28,7 +29,8 @@ inBrowser(async (browser) => {
     await save(one);
     await eventually(() => status(one), `Saved “One's ${id}” (${id}).`);
     await save(other);
-    const conflict = other.getByRole("dialog").getByRole("alert").filter({ hasText: "Someone else has changed" });
+    await other.getByRole("dialog").getByRole("alert").getByText("Someone else has changed").waitFor();
+    const conflict = other.getByRole("region", { name: "Both versions" });
     for (const [title, name] of [["Stored now", `One's ${id}`], ["Yours", `Other's ${id}`]]) {
       const version = conflict.locator("div > div").filter({ hasText: title });
       await version.getByText(name).waitFor();
@@ -37,15 +39,23 @@ inBrowser(async (browser) => {
   };
 
   // Keeps the own version, changed once more.
+  // The words that differ are marked, in the roles of a deletion and an insertion.
   await bothEdit("1");
+  const marked = async (role) => (await other.getByRole("dialog").getByRole(role).allTextContents()).join(" ");
+  assert.equal(await marked("deletion"), "One's One");
+  assert.equal(await marked("insertion"), "Other's Rosaceae");
+  // The Enter key does not overwrite, and the button that does is not the primary one.
+  await other.getByRole("dialog").getByLabel("Name").press("Enter");
   await fill(other, "Tag", "Both");
-  await save(other);
+  await isStored("1", `{"id":1,"name":"One's 1","tag":"One"}`);
+  assert.equal(await other.locator("dialog .primary").count(), 0);
+  await press(other, "Overwrite with mine");
   await eventually(() => status(other), "Saved “Other's 1” (1).");
   await isStored("1", '{"id":1,"name":"Other\'s 1","tag":"Both"}');
 
   // Takes the version of the other one.
   await bothEdit("2");
-  await other.getByRole("button", { name: "Take theirs" }).click();
+  await press(other, "Take theirs");
   assert.equal(await other.getByRole("dialog").getByLabel("Name").inputValue(), "One's 2");
   assert.equal(await other.getByRole("dialog").getByLabel("Tag").inputValue(), "One");
   await save(other);
@@ -58,8 +68,8 @@ inBrowser(async (browser) => {
   await row(one, "3").getByRole("button", { name: "Delete" }).click();
   await eventually(() => status(one), "Deleted “Acer” (3).");
   await save(other);
-  await other.getByText("Someone else has deleted this plant. Save adds it again.").waitFor();
-  await save(other);
+  await other.getByText("Someone else has deleted this plant. “Add it again” stores it as you have typed it").waitFor();
+  await press(other, "Add it again");
   await row(one, "3").getByText("Acer campestre").waitFor();
   await isStored("3", '{"id":3,"name":"Acer campestre","tag":"Sapindaceae"}');
 
@@ -68,11 +78,11 @@ inBrowser(async (browser) => {
   await fill(other, "Name", "Acer negundo");
   await send("DELETE", "plants/3");
   await save(other);
-  await other.getByText("Someone else has deleted this plant. Save adds it again.").waitFor();
+  await other.getByText("Someone else has deleted this plant. “Add it again” stores it as you have typed it").waitFor();
   await send("PUT", "plants/3", '{"name":"Acer rubrum"}');
-  await save(other);
+  await press(other, "Add it again");
   await other.getByRole("dialog").getByText("Acer rubrum").waitFor();
-  await save(other);
+  await press(other, "Overwrite with mine");
   await row(one, "3").getByText("Acer negundo").waitFor();
 
   // Deletes what has just been changed, before the change is on the screen.

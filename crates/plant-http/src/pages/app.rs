@@ -19,7 +19,7 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: [(&str, StaticFile); 40] = [
+pub(super) static FILES: &[(&str, StaticFile)] = &[
     file!(PAGE, "index.html", "/"),
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
@@ -39,9 +39,15 @@ pub(super) static FILES: [(&str, StaticFile); 40] = [
     file!(SCRIPT, "screen.js"),
     file!(SCRIPT, "sign_in.js"),
     file!(SCRIPT, "dialog.js"),
+    file!(SCRIPT, "field.js"),
     file!(SCRIPT, "plant_dialog.js"),
+    file!(SCRIPT, "mistakes.js"),
+    file!(SCRIPT, "conflict.js"),
+    file!(SCRIPT, "word_diff.js"),
     file!(SCRIPT, "tag_dialog.js"),
     file!(SCRIPT, "import_dialog.js"),
+    file!(SCRIPT, "import_preview.js"),
+    file!(SCRIPT, "import_report.js"),
     file!(SCRIPT, "export_dialog.js"),
     file!(SCRIPT, "keys_dialog.js"),
     file!(SCRIPT, "plant_list.js"),
@@ -53,6 +59,8 @@ pub(super) static FILES: [(&str, StaticFile); 40] = [
     file!(SCRIPT, "server.js"),
     file!(SCRIPT, "export.js"),
     file!(SCRIPT, "files.js"),
+    file!(SCRIPT, "csv.js"),
+    file!(SCRIPT, "json_rows.js"),
     file!(SCRIPT, "format.js"),
     // Renders the templates of the other scripts.
     file!(SCRIPT, "lit-html/lit-html.js"),

@@ -9,21 +9,21 @@ import { formatCount, formatPlants, sentence } from "./format.js";
 const FORMATS = [
   {
     label: "Spreadsheet",
-    about: "CSV that is safe to open, and not for an import",
+    about: "Safe to open in a spreadsheet program. Not for an import.",
     ending: "-spreadsheet.csv",
     mediaType: "text/vnd.plantd.spreadsheet",
     headLines: 1,
   },
   {
     label: "CSV",
-    about: "exact, for programs and imports",
+    about: "Exact, for programs and for an import.",
     ending: ".csv",
     mediaType: "text/csv",
     headLines: 1,
   },
   {
     label: "NDJSON",
-    about: "exact, for programs and imports",
+    about: "Exact, for programs and for an import.",
     ending: ".ndjson",
     mediaType: "application/x-ndjson",
     headLines: 0,
@@ -72,7 +72,7 @@ export class ExportDialog {
 
   #choice() {
     return html`
-      ${this.#hasFilter ? this.#plantsChoice() : html`<p>All plants, in a file for:</p>`}
+      ${this.#hasFilter ? this.#plantsChoice() : html`<p>All plants are exported, in the format that you choose.</p>`}
       <ul class="choices">
         ${FORMATS.map((format, index) => html`
           <li>

@@ -60,7 +60,6 @@ export class ImportDialog {
     if (this.report) return html`<button class="primary" @click=${close}>Close</button>`;
     if (!this.file) return html`<button @click=${close}>Cancel</button>`;
     return html`
-      <button class="apart" @click=${this.#chooseAnother}>Choose another file</button>
       <button @click=${close}>Cancel</button>
       ${this.preview?.problem || this.error ? null : this.#importButton()}`;
   }
@@ -99,8 +98,11 @@ export class ImportDialog {
     const { file, preview } = this;
     return html`
       <div class="file">
-        <p class="file-name">${file.name}</p>
-        <p class="hint">${formatBytes(file.size)}${preview && !preview.problem ? `, ${preview.format}` : ""}</p>
+        <div>
+          <p class="file-name">${file.name}</p>
+          <p class="hint">${formatBytes(file.size)}${preview && !preview.problem ? `, ${preview.format}` : ""}</p>
+        </div>
+        <button @click=${this.#chooseAnother}>Choose another file</button>
       </div>
       ${preview ? this.#rows(preview) : null}`;
   }
@@ -118,7 +120,8 @@ export class ImportDialog {
         <table class="preview">
           <thead><tr><th scope="col">Id</th><th scope="col">Name</th><th scope="col">Tag</th></tr></thead>
           <tbody>
-            ${first.map(({ id, name, tag }) => html`<tr><td class="number">${id}</td><td>${name}</td><td>${tag}</td></tr>`)}
+            ${first.map(({ id, name, tag }) => html`
+              <tr><td class="number"><span>${id}</span></td><td><span>${name}</span></td><td><span>${tag}</span></td></tr>`)}
           </tbody>
         </table>
       </div>
