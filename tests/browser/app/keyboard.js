@@ -72,6 +72,8 @@ inBrowser(async (browser) => {
   await isFocused("Name");
   await keyboard.type("not kept");
   await keyboard.press("Escape");
+  await isFocused("Keep editing");
+  await press("Discard");
   await isFocused("Edit");
 
   // Edits what someone else has changed meanwhile.
@@ -124,6 +126,13 @@ inBrowser(async (browser) => {
   await eventually(() => ids(page), ["-2", "1"]);
   await press("All tags");
   await isFocused("Find a tag");
+  await page.getByRole("dialog").getByRole("listitem").last().waitFor();
+  for (const [key, name] of [["ArrowDown", "Rosaceae 1"], ["ArrowDown", "Salicaceae 1"], ["ArrowUp", "Rosaceae 1"]]) {
+    await keyboard.press(key);
+    await isFocused(name);
+  }
+  await keyboard.press("ArrowUp");
+  await isFocused("Find a tag");
   await keyboard.type("sal");
   await press("Salicaceae 1");
   await eventually(() => ids(page), ["-2"]);
@@ -139,6 +148,8 @@ inBrowser(async (browser) => {
   const chooser = await opened;
   const buffer = Buffer.from("id,name\n5,Acer\n1,Acer\n");
   await chooser.setFiles({ name: "more.csv", mimeType: "text/csv", buffer });
+  await page.getByRole("button", { name: "Import 2 plants" }).waitFor();
+  await press("Import 2 plants");
   await page.getByText("a plant with id 1 exists already").waitFor();
   const [failed] = await Promise.all([page.waitForEvent("download"), press("Download the failed rows")]);
   assert.equal(failed.suggestedFilename(), "failed-rows.csv");

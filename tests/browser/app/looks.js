@@ -176,7 +176,10 @@ async function walk(browser, colorScheme, reader) {
   await press("Save", dialog);
   await dialog.getByRole("alert").filter({ hasText: "name" }).waitFor();
   await looksGood("add");
-  await press("Cancel", dialog);
+  await page.keyboard.press("Escape");
+  await dialog.getByText("Discard what you have typed?").waitFor();
+  await looksGood("discard");
+  await press("Discard", dialog);
   await row(page, "7").getByRole("button", { name: "Edit" }).click();
   await dialog.getByLabel("Name").fill("Urtica urens");
   await send("PUT", "plants/7", '{"name":"Urtica dioica L.","tag":"Urticaceae"}');
@@ -197,12 +200,15 @@ async function walk(browser, colorScheme, reader) {
   await press("Show all plants");
 
   await press("Import");
-  await dialog.getByLabel("If an id is taken").waitFor();
+  await dialog.getByText("Choose a file").waitFor();
   await looksGood("import");
   const rows = Array.from({ length: 30 }, (_, index) => `${index},`).join("\n");
   await dialog.locator("input[type=file]").setInputFiles({
     name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from(`id,name\n${rows}\n`),
   });
+  await dialog.getByRole("button", { name: "Import 30 plants" }).waitFor();
+  await looksGood("import-preview");
+  await press("Import 30 plants", dialog);
   await dialog.getByText("Failed rows").first().waitFor();
   await looksGood("imported");
   await press("Close", dialog);
@@ -245,10 +251,11 @@ async function walk(browser, colorScheme, reader) {
     await dialog.locator("input[type=file]").setInputFiles({
       name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from("id,name\n1,Rosa\n"),
     });
+    await press("Import 1 plant", dialog);
     await dialog.getByRole("progressbar").waitFor();
     await looksGood("importing");
     await press("Stop", dialog);
-    await press("Close", dialog);
+    await press("Cancel", dialog);
   });
   await unanswered(/export/, null, async () => {
     await press("Export");

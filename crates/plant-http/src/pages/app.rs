@@ -24,6 +24,7 @@ pub(super) static FILES: &[(&str, StaticFile)] = &[
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
     file!(STYLE, "dialogs.css"),
+    file!(STYLE, "import_export.css"),
     file!(IMAGE, "icon.svg"),
     file!(SCRIPT, "main.js"),
     file!(SCRIPT, "app.js"),

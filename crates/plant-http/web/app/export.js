@@ -12,6 +12,8 @@ const LAST_ROW_MAX_CHARACTERS = 8192;
 const PART_BYTES = 8 * 1024 * 1024;
 
 const CUT_OFF = "the export was cut off on the way. Nothing was saved; try again";
+// Without the number of the rows, the two look the same.
+const CUT_OFF_OR_NEW = "the export was cut off on the way, or there is a new plant. Nothing was saved; try again";
 
 /**
  * Reads an export as a Blob, with the number of its rows. `mediaType` is its format, and `headLines` says how many lines
@@ -49,7 +51,9 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
     throw new Failure(CUT_OFF);
   }
   const mayBeCutOff = total === null || rows < total;
-  if (mayBeCutOff && (await isCutOff(server, filter, end, signal))) throw new Failure(CUT_OFF);
+  if (mayBeCutOff && (await isCutOff(server, filter, end, signal))) {
+    throw new Failure(total === null ? CUT_OFF_OR_NEW : CUT_OFF);
+  }
   return { blob: new Blob([...blobs, ...parts], { type: mediaType }), rows };
 }
 
