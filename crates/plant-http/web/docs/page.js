@@ -1,5 +1,11 @@
 "use strict";
 
+// The page at `/` keeps its token here, for as long as the tab is open.
+const token = sessionStorage.getItem("plant-store-token");
+
+// The name of the security scheme in openapi.json.
+const SCHEME = "bearerAuth";
+
 // Swagger UI parses and prints JSON with JavaScript, which rounds numbers of more than 53 bits, and an id may have 64.
 // Several rows of JSON (NDJSON) it reports as invalid. In both cases, this shows the answer as plain text.
 const asItCame = {
@@ -22,29 +28,80 @@ function isKept(json) {
   }
 }
 
-// Swagger UI shows a bearer token as plain text while it is typed. This makes its field a password field.
+// Swagger UI shows the token as plain text while it is typed, and in the command for curl.
 const hiddenToken = {
   wrapComponents: {
-    HttpAuth: (HttpAuth, { React, getComponent }) => {
-      const PasswordInput = (properties) =>
-        React.createElement(getComponent("Input"), { ...properties, type: "password", autoComplete: "off" });
-      return (properties) => {
-        const replaced = (name, ...rest) =>
-          name === "Input" ? PasswordInput : properties.getComponent(name, ...rest);
-        return React.createElement(HttpAuth, { ...properties, getComponent: replaced });
+    authorizationPopup: (_Popup, { React: { createElement: h }, preauthorizeApiKey, authActions, authSelectors }) => () => {
+      const close = () => authActions.showDefinitions(false);
+      const signIn = (event) => {
+        event.preventDefault();
+        preauthorizeApiKey(SCHEME, event.target.elements.token.value.trim());
+        close();
       };
+      const signOut = () => {
+        authActions.logout([SCHEME]);
+        close();
+      };
+      const field = [
+        h("label", { htmlFor: "token" }, "Token"),
+        h("input", { id: "token", type: "password", autoComplete: "off", required: true, autoFocus: true }),
+      ];
+      const isSignedIn = authSelectors.authorized().has(SCHEME);
+      return h("dialog", { ref: open, "aria-labelledby": "sign-in", onClose: close },
+        h("form", { onSubmit: signIn },
+          h("h2", { id: "sign-in" }, isSignedIn ? "Signed in" : "Sign in"),
+          isSignedIn ? h("p", null, "Requests of this page carry your token.") : h("div", null, ...field),
+          h("div", { className: "buttons" },
+            isSignedIn
+              ? h("button", { type: "button", onClick: signOut }, "Sign out")
+              : h("button", { className: "primary" }, "Sign in"),
+            h("button", { type: "button", onClick: close }, "Close"))));
+    },
+    curl: (Curl, { React }) => (properties) => {
+      const request = properties.request.update("headers", (headers) =>
+        headers?.has("Authorization") ? headers.set("Authorization", "Bearer TOKEN") : headers);
+      return React.createElement(Curl, { ...properties, request });
     },
   },
 };
 
-SwaggerUIBundle({
+function open(dialog) {
+  if (dialog && !dialog.open) dialog.showModal();
+}
+
+// What Swagger UI says to programmers about authorization, in the words of the page at `/`.
+const inWords = {
+  wrapComponents: {
+    InfoContainer: (_Info, { React: { createElement: h }, getComponent, specSelectors }) => () =>
+      h("div", { className: "info" },
+        h("h1", null, `API ${specSelectors.info().get("version")}`),
+        h("p", { className: "introduction" },
+          "Open an operation and choose “Try it out” to send it to this server, with the token of ",
+          h("a", { href: "./" }, "the page for people"),
+          " or with one that “plantd token create” makes. Programs read the same in ",
+          h("a", { href: "openapi.json" }, "openapi.json"), "."),
+        h(getComponent("Markdown", true), { source: specSelectors.info().get("description") })),
+    authorizeBtn: (_Button, { React: { createElement: h } }) => ({ isAuthorized, showPopup, onClick, getComponent }) =>
+      h("div", { className: "auth-wrapper" },
+        h("button", { className: isAuthorized ? "" : "primary", onClick }, isAuthorized ? "Signed in" : "Sign in"),
+        showPopup && h(getComponent("authorizationPopup", true))),
+    // One button signs in for all operations, and there is one server.
+    authorizeOperationBtn: () => () => null,
+    ServersContainer: () => () => null,
+  },
+};
+
+const ui = SwaggerUIBundle({
   // Relative to the page: a proxy may have given it another path.
   url: "openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
   // Closing the page discards the token.
   persistAuthorization: false,
+  // Its colors are those of a dark page only.
+  syntaxHighlight: false,
   // No badge from an external validator.
   validatorUrl: null,
-  plugins: [asItCame, hiddenToken],
+  plugins: [asItCame, hiddenToken, inWords],
+  onComplete: () => token && ui.preauthorizeApiKey(SCHEME, token),
 });
