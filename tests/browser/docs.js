@@ -31,8 +31,9 @@ inBrowser(async (browser) => {
   const answer = remove.locator(".live-responses-table .response-col_status");
   assert.equal(await answer.last().innerText(), "204");
   assert.ok(!(await page.content()).includes(PLANTS_TOKEN), "the page shows the token");
+  await assertAllFitPhone(page);
 
-  // In the same tab, who has signed in at / has signed in here, and the other way leads back. In another tab, no one has.
+  // One sign-in at / is enough for both pages in that tab, and only there.
   await page.getByRole("button", { name: "Signed in" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("button", { name: "Sign in" }).waitFor();
@@ -40,34 +41,29 @@ inBrowser(async (browser) => {
   await page.getByLabel("Token").fill(PLANTS_TOKEN);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("No plants yet").waitFor();
-  await page.getByRole("link", { name: "API" }).click();
+  await page.getByRole("link", { name: "API", exact: true }).click();
   await page.getByRole("button", { name: "Signed in" }).waitFor();
   assert.ok(!(await page.content()).includes(PLANTS_TOKEN), "the page shows the token");
   assert.equal(page.url(), `${PLANTS_URL}/docs`);
   const other = await browser.tab(person, `${PLANTS_URL}/docs`);
   await other.getByRole("button", { name: "Sign in" }).waitFor();
 
+  // Its answer is 401.
+  browser.expect(/status of 401/);
   for (const colorScheme of ["light", "dark"]) await looksGood(other, colorScheme);
 });
 
 async function signIn(page) {
   await page.getByRole("button", { name: "Sign in" }).click();
-  const token = page.getByLabel("Token");
+  const token = page.getByLabel("Token", { exact: true });
   assert.equal(await token.getAttribute("type"), "password", "the token is readable on the screen");
   await token.pressSequentially(PLANTS_TOKEN);
   await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("button", { name: "Signed in" }).waitFor();
 }
 
-/** In a color scheme, axe finds nothing, and nothing is wider than a phone: closed, while signing in, and open. */
-async function looksGood(page, colorScheme) {
-  await page.emulateMedia({ colorScheme });
-  await page.reload();
-  await page.locator(".opblock").first().waitFor();
-  await inEachWidth(page, `closed in ${colorScheme}`);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await inEachWidth(page, `sign-in in ${colorScheme}`);
-  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+/** With all operations open, nothing is wider than a phone. */
+async function assertAllFitPhone(page) {
   for (const operation of await page.locator(".opblock").all()) {
     await operation.evaluate((block) => {
       if (!block.classList.contains("is-open")) block.querySelector(".opblock-summary-control").click();
@@ -76,7 +72,28 @@ async function looksGood(page, colorScheme) {
     const hasOpened = (block) => block.querySelector(".responses-table") !== null;
     await page.waitForFunction(hasOpened, await operation.elementHandle(), { polling: 50 });
   }
-  await page.locator(".try-out__btn").first().click();
+  await assertFits(page, WIDTHS[0], "with all operations open");
+}
+
+async function assertFits(page, width, state) {
+  const scrollWidth = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(scrollWidth <= width, `the page is ${scrollWidth} px wide at ${width} px, ${state}`);
+}
+
+/** In a color scheme, axe finds nothing, and nothing is too wide: closed, while signing in, and after a request. */
+async function looksGood(page, colorScheme) {
+  await page.emulateMedia({ colorScheme });
+  await page.reload();
+  await page.locator(".opblock").first().waitFor();
+  await inEachWidth(page, `closed in ${colorScheme}`);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await inEachWidth(page, `sign-in in ${colorScheme}`);
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  const create = page.locator("#operations-Plants-createPlant");
+  await create.locator(".opblock-summary-control").click();
+  await create.locator(".try-out__btn").click();
+  await create.locator(".execute").click();
+  await create.locator(".live-responses-table").waitFor();
   await inEachWidth(page, `open in ${colorScheme}`);
 }
 
@@ -86,8 +103,7 @@ async function inEachWidth(page, state) {
     const { violations } = await new AxeBuilder({ page }).disableRules(FAULTS_OF_SWAGGER_UI).analyze();
     const found = violations.map(({ id, nodes }) => [id, nodes.length, nodes.slice(0, 3).map(({ html, failureSummary }) => [html, failureSummary])]);
     assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px`);
-    const scrollWidth = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(scrollWidth <= width, `${state} is ${scrollWidth} px wide at ${width} px`);
+    await assertFits(page, width, state);
     const name = `docs-${state.replaceAll(" ", "-")}-${width}.png`;
     await page.screenshot({ path: path.join(process.env.OUTPUT_FOLDER, name) });
   }

@@ -6,7 +6,7 @@
 const assert = require("node:assert/strict");
 const { execFileSync } = require("node:child_process");
 const readline = require("node:readline");
-const { chromium } = require("playwright-core");
+const playwright = require("playwright-core");
 
 const { PLANTS_URL, PLANTS_TOKEN } = process.env;
 
@@ -19,9 +19,17 @@ const WIDE = { width: 1280, height: 800 };
 // The generous deadline of a step, which only ends a test that would hang.
 const TIMEOUT_MS = 120_000;
 
+// How each browser starts, as Debian installs it.
+const BROWSERS = {
+  // As root, Chromium starts only without its sandbox.
+  chromium: { args: ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`] },
+  // A Firefox of Mozilla's, which understands WebDriver BiDi, instead of Playwright's own.
+  firefox: { program: "firefox-esr", channel: "moz-firefox" },
+};
+
 /** Runs a script in a browser, and fails if the browser complains about anything but what the script expects. */
-function inBrowser(script) {
-  run(script).then(
+function inBrowser(script, name = "chromium") {
+  run(script, name).then(
     () => process.exit(0),
     (error) => {
       console.error(error);
@@ -30,17 +38,16 @@ function inBrowser(script) {
   );
 }
 
-async function run(script) {
-  const executablePath = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
-  // As root, Chromium starts only without its sandbox.
-  const args = ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`];
-  const chrome = await chromium.launch({ executablePath, args });
-  const browser = new Browser(chrome);
+async function run(script, name) {
+  const { program = name, ...options } = BROWSERS[name];
+  const executablePath = execFileSync("which", [program], { encoding: "utf8" }).trim();
+  const process = await playwright[name].launch({ executablePath, ...options });
+  const browser = new Browser(process);
   try {
     await script(browser);
     assert.deepEqual(browser.complaints, [], "complaints of the browser");
   } finally {
-    await chrome.close();
+    await process.close();
   }
 }
 
@@ -48,8 +55,10 @@ class Browser {
   complaints = [];
   #expected = [];
 
-  constructor(chrome) {
-    this.chrome = chrome;
+  #process;
+
+  constructor(process) {
+    this.#process = process;
   }
 
   /** From now on, a complaint like this one is none: a browser reports every answer that is not a success. */
@@ -59,7 +68,7 @@ class Browser {
 
   /** A person with a browser of their own. */
   async person(options = {}) {
-    const context = await this.chrome.newContext({ viewport: WIDE, ...options });
+    const context = await this.#process.newContext({ viewport: WIDE, ...options });
     context.setDefaultTimeout(TIMEOUT_MS);
     return context;
   }

@@ -81,11 +81,21 @@ fn judge_skipped(lines: &str, may_skip: bool) -> anyhow::Result<()> {
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
     use tools::{
-        CHROMIUM, CURL, DEBOOTSTRAP, LINTIAN, MOUNT, NGINX, NODE, NPM, NSPAWN, OPENSSL, POSTGRESQL,
-        PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
+        CHROMIUM, CURL, DEBOOTSTRAP, FIREFOX, LINTIAN, MOUNT, NGINX, NODE, NPM, NSPAWN, OPENSSL,
+        POSTGRESQL, PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
     };
     tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL, DEBOOTSTRAP, LINTIAN])?;
-    tools::ensure(&[NGINX, PYTHON, NODE, NPM, CHROMIUM, PROMTOOL, NSPAWN, SYSTEMD_ANALYZE])?;
+    tools::ensure(&[
+        NGINX,
+        PYTHON,
+        NODE,
+        NPM,
+        CHROMIUM,
+        FIREFOX,
+        PROMTOOL,
+        NSPAWN,
+        SYSTEMD_ANALYZE,
+    ])?;
     packages::PYTHON.ensure(workspace)?;
     packages::NODE.ensure(workspace)?;
     deb::install(workspace)?;

@@ -34,6 +34,7 @@ pub(crate) const NGINX: Tool = tool("nginx", "nginx-light");
 pub(crate) const PROMTOOL: Tool = tool("promtool", "prometheus");
 pub(crate) const NPM: Tool = tool("npm", "npm");
 pub(crate) const CHROMIUM: Tool = tool("chromium", "chromium");
+pub(crate) const FIREFOX: Tool = tool("firefox-esr", "firefox-esr");
 pub(crate) const DEBOOTSTRAP: Tool = tool("debootstrap", "debootstrap");
 /// Boots a Debian system as a container.
 pub(crate) const NSPAWN: Tool = tool("systemd-nspawn", "systemd-container");

@@ -18,7 +18,8 @@ fn the_page_is_found_with_a_trailing_slash_too() {
 }
 
 #[test]
-fn in_a_browser_the_page_hides_the_token_deletes_nothing_by_one_click_and_fits_a_phone() {
+fn in_a_browser_the_page_hides_the_token_deletes_nothing_by_one_click_and_is_accessible_in_light_and_dark()
+ {
     let mut server = TestServer::start();
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     browser::run("docs.js", &mut server);

@@ -4,4 +4,5 @@ mod app;
 mod browser;
 mod browsers;
 mod docs;
+mod firefox;
 mod static_files;

@@ -1,5 +1,5 @@
 //! `/docs`: Swagger UI, the page that documents the interface and can send requests to it. The page needs no other
-//! server, and no token.
+//! server, and no token. It looks like the page at `/`, whose style sheet it shares.
 
 use crate::pages::static_file::{PAGE, SCRIPT, STYLE, StaticFile, TEXT};
 
@@ -12,7 +12,7 @@ pub(super) static FILES: [(&str, StaticFile); 6] = [
     ("/docs", file(PAGE, include_str!("../../web/docs/page.html"))),
     // Starts Swagger UI.
     ("/docs/page.js", file(SCRIPT, include_str!("../../web/docs/page.js"))),
-    // Makes Swagger UI fit a phone.
+    // Makes Swagger UI look like the page at `/`, and fit a phone.
     ("/docs/page.css", file(STYLE, include_str!("../../web/docs/page.css"))),
     (
         "/docs/swagger-ui-bundle.js",
