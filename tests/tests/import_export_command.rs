@@ -769,6 +769,56 @@ fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
 }
 
 #[test]
+fn an_export_with_a_tag_or_a_part_of_the_name_has_those_plants() {
+    let server = server_with(&[
+        NewPlant::new(1, "Rosa canina", Some("Rosaceae")),
+        NewPlant::new(2, "Salix alba", Some("Salicaceae")),
+        NewPlant::new(3, "Rosa & Söhne", Some("-a=b&c")),
+    ]);
+    let folder = folder();
+    let path = folder.path().join("plants.csv");
+    for (selection, ids) in [
+        (&["--tag", "Rosaceae"] as &[&str], &[1_i64] as &[i64]),
+        (&["--tag", "-a=b&c"], &[3]),
+        (&["--name", "ROSA"], &[1, 3]),
+        (&["--name", "söhne", "--tag", "-a=b&c"], &[3]),
+        (&["--name", "söhne", "--tag", "Rosaceae"], &[]),
+        (&["--tag", "nothing"], &[]),
+    ] {
+        run(&command(server.address(), &["export", text(&path)]).arguments(selection), 0);
+        let exported = fs::read_to_string(&path).unwrap();
+        let rows = exported.lines().skip(1);
+        let exported: Vec<i64> =
+            rows.map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
+        assert_eq!(exported, ids, "{selection:?}");
+    }
+    let wrong = command(server.address(), &["export", "--tag", ""]);
+    check_refusal(&wrong, USAGE, &["tag", "1006"]);
+    let without_server = Launch::new().arguments(["export", "--data", text(folder.path())]);
+    without_server.arguments(["--tag", "Rosaceae"]).assert_refused(USAGE, &["--tag"]);
+}
+
+#[test]
+fn a_truncated_export_with_a_tag_is_noticed_and_one_with_a_name_is_completed() {
+    let server = FakeServer::start(|head, stream| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        match path {
+            "/plants/export?tag=a" => answer(stream, "200 OK", EXPORT_OF_TWO, ROSA),
+            "/plants/export?name=s" => answer(stream, "200 OK", NDJSON, ROSA),
+            "/plants?limit=1000&after=1&tag=a" | "/plants?limit=1000&after=1&name=s" => {
+                answer(stream, "200 OK", JSON, &format!("[{}]", SALIX.trim_end()));
+            }
+            "/plants?limit=1000&after=2&name=s" => answer(stream, "200 OK", JSON, "[]"),
+            _ => answer(stream, "404 Not Found", JSON, ""),
+        }
+    });
+    let export = command(server.address, &["export"]);
+    let stderr = run(&export.clone().arguments(["--tag", "a"]), IO).stderr();
+    assert!(stderr.contains("1 of 2 plants"), "{stderr}");
+    assert_eq!(run(&export.arguments(["--name", "s"]), 0).stdout(), TWO_ROWS);
+}
+
+#[test]
 fn plants_created_or_deleted_at_the_end_of_an_export_do_not_fail_it() {
     let created = "[{\"id\":3,\"name\":\"Salix\"},{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}]";
     let created_row = "{\"id\":3,\"name\":\"Salix\"}\n{\"id\":4,\"name\":\"Acer\",\"tag\":\"a\"}\n";

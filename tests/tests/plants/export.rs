@@ -2,7 +2,7 @@
 
 use plantd_tests::{Answer, Format, NewPlant, TestServer, raw_head, raw_request};
 
-use super::plant_all;
+use super::{TEXT_MAX_CHARACTERS, encode, nasty_texts, plant_all, send};
 
 const PATH: &str = "/plants/export";
 
@@ -165,6 +165,84 @@ fn an_export_for_spreadsheets_has_no_formulas_and_any_other_keeps_every_text() {
     ];
     assert_eq!(str::from_utf8(&answer.body).expect("UTF-8"), wanted.join("\r\n"));
     assert_eq!(parse(Format::Csv, &client.export(Format::Csv)), plants);
+}
+
+#[test]
+fn an_export_has_the_plants_that_a_list_with_the_same_filters_has() {
+    let server = TestServer::start();
+    let client = server.client();
+    let mut all = Vec::new();
+    for (number, text) in (0..).zip(nasty_texts()) {
+        all.push(NewPlant::new(number, &format!("x{text}Y"), Some(text)));
+        all.push(NewPlant::new(number + 100, "Rosa", Some(text)));
+        all.push(NewPlant::new(number + 200, text, None));
+    }
+    plant_all(&client, &all);
+    let mut queries = vec!["tag=nowhere".to_owned(), "name=nowhere".to_owned(), String::new()];
+    for text in nasty_texts() {
+        let value = encode(text);
+        queries.push(format!("tag={value}"));
+        queries.push(format!("name={value}"));
+        queries.push(format!("name=X&tag={value}"));
+    }
+    for query in queries {
+        let listed = client.list_all(&format!("limit=1000&{query}"));
+        let total = client.list(&query).total_count();
+        for format in Format::ALL {
+            let accept = [("accept", format.media_type())];
+            let answer = client.send("GET", &format!("{PATH}?{query}"), &accept, "");
+            assert_eq!(parse(format, &answer.body), listed, "{query}");
+            assert_eq!(answer.total_count(), total, "{query}: {answer:?}");
+        }
+        let head = client.send("HEAD", &format!("{PATH}?{query}"), &[], "");
+        assert_eq!(head.total_count(), total, "{query}: {head:?}");
+    }
+    assert_eq!(client.list("tag=100%25").total_count(), Some(2));
+    assert_eq!(client.list("name=x").total_count(), None);
+}
+
+#[test]
+fn a_wrong_filter_of_an_export_is_refused_as_a_list_refuses_it() {
+    let server = TestServer::start();
+    let too_long = encode(&"é".repeat(TEXT_MAX_CHARACTERS + 1));
+    let mut wrong = Vec::new();
+    for name in ["tag", "name"] {
+        for value in ["", "%", "%zz", "%ff", &too_long, "a&tag=b&name=c"] {
+            wrong.push(format!("{name}={value}"));
+        }
+    }
+    wrong.extend(["tag=%00", "tag=%20", "limit=1", "after=1", "tags=x"].map(str::to_owned));
+    for query in wrong {
+        let answer = send(&server, &format!("GET {PATH}?{query}"), "", "");
+        let message = answer.assert_error(400, 1006);
+        let name = query.split('=').next().expect("a name");
+        assert!(message.contains(name), "{query}: {message:?} does not name {name}");
+    }
+}
+
+/// A page of a search ends early after much work, with few plants or none, and an export goes on.
+#[test]
+fn an_export_of_a_search_has_the_plants_behind_more_plants_than_a_page_may_cost() {
+    const PLANTS: i64 = 130_000;
+    let server = TestServer::start();
+    let client = server.client();
+    // An index finds "rosal" by its short pieces, which each of these names has.
+    let name = |id| if id == PLANTS { "Rosal" } else { "Rosa osal" };
+    let plants: Vec<_> = (1..=PLANTS).map(|id| NewPlant::new(id, name(id), None)).collect();
+    for plants in plants.chunks(10_000) {
+        plant_all(&client, plants);
+    }
+    let page = client.list("name=rosal");
+    assert!(page.plants().is_empty() && page.next_page().is_some(), "it does not end early");
+    for (query, found) in [("rosal", &plants[plants.len() - 1..]), ("osala", &[])] {
+        for format in Format::ALL {
+            let accept = [("accept", format.media_type())];
+            let answer = client.send("GET", &format!("{PATH}?name={query}"), &accept, "");
+            assert_eq!(parse(format, &answer.body), found, "{query}");
+        }
+    }
+    let all = client.get(&format!("{PATH}?name=ROSA%20OSAL"));
+    assert_eq!(parse(Format::Ndjson, &all.body), plants[..plants.len() - 1]);
 }
 
 #[test]

@@ -5,10 +5,9 @@ use actix_web::HttpRequest;
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
-use crate::extract::query::NoQuery;
 
-/// A request for an answer in chunks: without a query, and not over HTTP/1.0. That version has no chunks: the body ends with
-/// the connection (RFC 9112, section 6.3), so that a body that is cut off would look complete.
+/// A request for an answer in chunks, so not over HTTP/1.0. That version has no chunks: the body ends with the connection
+/// (RFC 9112, section 6.3), so that a body that is cut off would look complete.
 pub(crate) struct Chunked;
 
 impl FromHead for Chunked {
@@ -16,7 +15,6 @@ impl FromHead for Chunked {
         if request.version() < Version::HTTP_11 {
             return Err(ErrorNumber::OldVersion.into());
         }
-        NoQuery::read(request)?;
         Ok(Self)
     }
 }

@@ -40,9 +40,8 @@ pub(crate) struct ListQuery {
 impl ListQuery {
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
-        let filter = PlantFilter::new(name.as_deref(), tag.clone());
         let page_request = PageRequest {
-            filter: filter.map_err(|violations| wrong(violations.to_string()))?,
+            filter: read_filter(tag.clone(), name.as_deref())?,
             after: after.map(|after| read_id("after", &after)).transpose()?,
             limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |it| read_limit(&it, PAGE_MAX_PLANTS))?,
         };
@@ -65,6 +64,20 @@ impl FromHead for ListQuery {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         Self::parse(request.query_string())
     }
+}
+
+/// Which plants an export has.
+pub(crate) struct FilterQuery(pub(crate) PlantFilter);
+
+impl FromHead for FilterQuery {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let [tag, name] = query(request.query_string(), ["tag", "name"])?;
+        read_filter(tag, name.as_deref()).map(Self)
+    }
+}
+
+fn read_filter(tag: Option<String>, name: Option<&str>) -> Result<PlantFilter, Failure> {
+    PlantFilter::new(name, tag).map_err(|violations| wrong(violations.to_string()))
 }
 
 /// The page of a list of tags, and the beginning that they share.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::errors::Failure;
 use crate::extract::chunked::Chunked;
 use crate::extract::head::Head;
+use crate::extract::query::NoQuery;
 use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
 
@@ -28,7 +29,8 @@ const BYTES_PER_SECOND: u64 = 16 * 1024 * 1024;
 pub(crate) async fn backup(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    Head(Chunked): Head<Chunked>,
+    _: Head<Chunked>,
+    _: Head<NoQuery>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     if method == Method::HEAD {

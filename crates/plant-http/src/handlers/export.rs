@@ -1,4 +1,4 @@
-//! The export: all plants, row by row, in bounded memory.
+//! The export: all plants, or those of a search, row by row, in bounded memory.
 
 use std::rc::Rc;
 
@@ -6,7 +6,6 @@ use actix_http::header;
 use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use futures_util::{TryFutureExt as _, stream};
-use plant_domain::PlantFilter;
 use plant_store::PageRequest;
 use tokio::task::yield_now;
 
@@ -14,10 +13,11 @@ use crate::answers::{AnswerMemory, Room};
 use crate::errors::Failure;
 use crate::extract::chunked::Chunked;
 use crate::extract::head::{FromHead, Head};
+use crate::extract::query::FilterQuery;
 use crate::extract::transfer_format::ExportFormat;
 use crate::handlers::Repository;
 use crate::handlers::events::EVENTS_AFTER_HEADER;
-use crate::handlers::plants::TOTAL_COUNT_HEADER;
+use crate::handlers::plants::{TOTAL_COUNT_HEADER, total_count};
 use crate::limits::PLANT_ANSWER_MAX_BYTES;
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::{ANSWER_IDLE_DEADLINE, ROOM_DEADLINE};
@@ -33,17 +33,19 @@ const PART_MAX_PLANTS: usize = 1000;
 
 /// `GET /plants/export`.
 ///
-/// Plants are in the order of ascending id, each in its state when the export reaches it. A plant that exists during
-/// the whole export appears exactly once; a plant that is created or deleted during the export appears once or not at
-/// all.
+/// Plants are in the order of ascending id, each in its state when the export reaches it. A plant that exists (and matches)
+/// during the whole export appears exactly once; a plant that exists or matches only for a part of that time appears once
+/// or not at all.
 pub(crate) async fn export(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
     memory: Data<AnswerMemory>,
+    _: Head<Chunked>,
+    Head(FilterQuery(filter)): Head<FilterQuery>,
     Head(format): Head<ExportFormat>,
 ) -> Result<HttpResponse, Failure> {
     let newest_event = repository.newest_event().await?;
-    let total = repository.count(None).await?;
+    let total = total_count(&repository, &filter).await?;
     let room = memory.room_for(FIRST_PART_PLANTS, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
 
     let export = Export {
@@ -52,23 +54,21 @@ pub(crate) async fn export(
         memory,
         room: Some(room),
         format,
-        next: Some(PageRequest {
-            filter: PlantFilter::default(),
-            after: None,
-            limit: FIRST_PART_PLANTS,
-        }),
+        next: Some(PageRequest { filter, after: None, limit: FIRST_PART_PLANTS }),
     };
-    Ok(HttpResponse::Ok()
+    let mut response = HttpResponse::Ok();
+    if let Some(total) = total {
+        response.insert_header((TOTAL_COUNT_HEADER, total));
+    }
+    Ok(response
         .content_type(format.content_type())
         .insert_header((header::VARY, "accept"))
-        .insert_header((TOTAL_COUNT_HEADER, total))
         .insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()))
         .streaming(stream::try_unfold(export, |export| export.part().err_into::<Error>())))
 }
 
 impl FromHead for ExportFormat {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
-        Chunked::read(request)?;
         Ok(Self::of_answer(request))
     }
 }
@@ -85,7 +85,9 @@ struct Export {
 }
 
 impl Export {
-    /// The next part of the body. An error cuts the body off, which the client notices.
+    /// The next part of the body. It is empty where a search has examined as many plants as a page may cost, and found none;
+    /// an empty part is not sent, because an empty chunk would end the body (RFC 9112, section 7.1). An error cuts the body
+    /// off, which the client notices.
     async fn part(mut self) -> Result<Option<(Bytes, Self)>, Failure> {
         let Some(page_request) = self.next.take() else { return Ok(None) };
         // Before the room: what waits for its turn takes no memory.
@@ -110,7 +112,11 @@ impl Export {
         let written = self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows);
         written.map_err(Failure::internal)?;
         drop(turn);
-        let limit = (page.len() * PART_BYTES / rows.len().max(1)).clamp(1, PART_MAX_PLANTS);
+        let limit = match page.len() {
+            // Nothing tells how long the plants are.
+            0 => page_request.limit,
+            plants => (plants * PART_BYTES / rows.len()).clamp(1, PART_MAX_PLANTS),
+        };
         self.next = page.next.map(|id| PageRequest { after: Some(id), limit, ..page_request });
         if self.next.is_none() {
             // A copy may begin with this export. If a change in it were undone, no event would say so.
@@ -132,7 +138,7 @@ mod tests {
     use actix_web::test::TestRequest;
     use actix_web::web::Data;
     use futures_util::FutureExt as _;
-    use plant_domain::NewPlant;
+    use plant_domain::{NewPlant, PlantFilter};
     use plant_store::{OnConflict, PlantRepository, SledConfig, SledRepository};
 
     use crate::extract::transfer_format::TransferFormat;
@@ -158,7 +164,9 @@ mod tests {
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat::Rows(TransferFormat::NdJson));
         let memory = Data::new(AnswerMemory::default());
-        let answer = export(Data::new(repository), context, memory.clone(), format);
+        let filter = Head(FilterQuery(PlantFilter::default()));
+        let repository = Data::new(repository);
+        let answer = export(repository, context, memory.clone(), Head(Chunked), filter, format);
         (answer.await.unwrap().into_body(), memory, folder)
     }
 

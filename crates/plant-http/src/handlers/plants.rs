@@ -5,7 +5,7 @@ use std::rc::Rc;
 use actix_http::{Method, header};
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
-use plant_domain::{NewPlant, Plant, PlantPatch};
+use plant_domain::{NewPlant, Plant, PlantFilter, PlantPatch};
 use plant_store::{Created, IdempotencyDigest, PageRequest, Precondition, Put, StoreError};
 
 use crate::answers::AnswerMemory;
@@ -67,8 +67,8 @@ pub(crate) async fn list(
     let mut response = HttpResponse::Ok();
     response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
     let PageRequest { filter, limit, .. } = &query.page_request;
-    if filter.folded_name_part().is_none() {
-        response.insert_header((TOTAL_COUNT_HEADER, repository.count(filter.tag()).await?));
+    if let Some(total) = total_count(&repository, filter).await? {
+        response.insert_header((TOTAL_COUNT_HEADER, total));
     }
     if method == Method::HEAD {
         return Ok(without_content(response, JSON));
@@ -83,6 +83,17 @@ pub(crate) async fn list(
         response.insert_header((header::LINK, next));
     }
     Ok(response.content_type(JSON).body(room.hold_json(&page)?))
+}
+
+/// The number of plants that a filter selects. A search by name has none: only a look at every plant would tell.
+pub(crate) async fn total_count(
+    repository: &Repository,
+    filter: &PlantFilter,
+) -> Result<Option<u64>, Failure> {
+    match filter.folded_name_part() {
+        None => Ok(Some(repository.count(filter.tag()).await?)),
+        Some(_) => Ok(None),
+    }
 }
 
 /// `GET /plants/{id}`.

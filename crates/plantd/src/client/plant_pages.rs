@@ -1,6 +1,7 @@
 //! The list of a server's plants, page by page.
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use plant_domain::{NewPlant, PlantId};
 use plant_http::transfer::{ImportFormat, TOTAL_COUNT_HEADER, row_reader};
@@ -10,11 +11,41 @@ use ureq::http::{HeaderMap, Method, Response};
 use crate::client::remote::{self, NOT_FROM_PLANTD, Remote};
 use crate::exit::Stop;
 
+/// Which plants a command is about.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Selection {
+    /// Only plants with exactly this tag
+    #[arg(long, value_name = "TAG", allow_hyphen_values = true)]
+    tag: Option<String>,
+
+    /// Only plants whose name contains this, ignoring case
+    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    name: Option<String>,
+}
+
+impl Selection {
+    /// The parameters of a query, each with `&` before it.
+    pub(crate) fn parameters(&self) -> String {
+        let mut parameters = String::new();
+        for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
+            if let Some(value) = value {
+                let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
+                parameters.push_str(&format!("&{parameter}={value}"));
+            }
+        }
+        parameters
+    }
+
+    /// Whether the server knows how many plants these are.
+    pub(crate) const fn has_total(&self) -> bool {
+        self.name.is_none()
+    }
+}
+
 /// The pages of a list, in ascending order of ids.
 pub(crate) struct PlantPages<'a> {
     remote: &'a Remote,
-    /// The parameters of the filter, each with `&` at its end.
-    filter: String,
+    selection: &'a Selection,
     /// Only plants with a greater id are on the next page.
     after: Option<PlantId>,
     is_over: bool,
@@ -29,21 +60,13 @@ pub(crate) struct PlantPage {
 }
 
 impl<'a> PlantPages<'a> {
-    /// All plants after this one.
-    pub(crate) fn after(remote: &'a Remote, after: Option<PlantId>) -> Self {
-        Self { remote, filter: String::new(), after, is_over: false }
-    }
-
-    /// The plants with a tag, with a part in their name, or with both.
-    pub(crate) fn matching(remote: &'a Remote, tag: Option<&str>, name: Option<&str>) -> Self {
-        let mut filter = String::new();
-        for (parameter, value) in [("tag", tag), ("name", name)] {
-            if let Some(value) = value {
-                let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
-                filter.push_str(&format!("{parameter}={value}&"));
-            }
-        }
-        Self { remote, filter, after: None, is_over: false }
+    /// The selected plants, or those of them after this one.
+    pub(crate) const fn new(
+        remote: &'a Remote,
+        selection: &'a Selection,
+        after: Option<PlantId>,
+    ) -> Self {
+        Self { remote, selection, after, is_over: false }
     }
 
     /// The next page, with at most `limit` plants; `None` after the last page.
@@ -52,7 +75,7 @@ impl<'a> PlantPages<'a> {
             return Ok(None);
         }
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
-        let path = format!("/plants?{}limit={limit}{after}", self.filter);
+        let path = format!("/plants?limit={limit}{after}{}", self.selection.parameters());
         let request = self.remote.request(Method::GET, &path);
         let answer = self.remote.check(self.remote.send(request, ())?, Stop::Usage)?;
         Ok(Some(self.read(answer)?))

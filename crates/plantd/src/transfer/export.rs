@@ -15,7 +15,7 @@ use plant_http::transfer::{
 use ureq::Body;
 use ureq::http::{HeaderMap, Method, Response, header};
 
-use crate::client::plant_pages::{self, PlantPages};
+use crate::client::plant_pages::{self, PlantPages, Selection};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
 use crate::transfer::broken::Broken;
@@ -41,8 +41,11 @@ pub(crate) struct ExportOptions {
     #[arg(long, value_name = "csv|ndjson|spreadsheet")]
     format: Option<ExportFormat>,
 
+    #[command(flatten)]
+    selection: Selection,
+
     /// Read the plants from this data folder, even if it is damaged; no server may have it open
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "token_file", "tag", "name"])]
     data: Option<PathBuf>,
 
     #[command(flatten)]
@@ -64,11 +67,13 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
         ExportFormat::Rows(format) => format,
         ExportFormat::Spreadsheet => TransferFormat::NdJson,
     };
-    let answer = ask(&remote, sent)?;
-    let total = total(&remote, answer.headers())?;
-    let progress = progress_bar::of_plants(Some(total));
+    let selection = &options.selection;
+    let answer = ask(&remote, selection, sent)?;
+    let total = total(&remote, selection, answer.headers())?;
+    let progress = progress_bar::of_plants(total);
     let mut export = Export {
         remote: &remote,
+        selection,
         format,
         sent,
         total,
@@ -89,9 +94,13 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), Stop> {
 }
 
 /// Requests the plants in this format. Rejects an answer that does not declare where its body ends.
-fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> {
-    let request =
-        remote.request(Method::GET, "/plants/export").header(header::ACCEPT, format.media_type());
+fn ask(
+    remote: &Remote,
+    selection: &Selection,
+    format: TransferFormat,
+) -> Result<Response<Body>, Stop> {
+    let path = format!("/plants/export{}", selection.parameters().replacen('&', "?", 1));
+    let request = remote.request(Method::GET, &path).header(header::ACCEPT, format.media_type());
     let answer = remote.check(remote.send(request, ())?, Stop::Usage)?;
 
     remote.expect_media_type(&answer, format.media_type())?;
@@ -99,23 +108,30 @@ fn ask(remote: &Remote, format: TransferFormat) -> Result<Response<Body>, Stop> 
     Ok(answer)
 }
 
-/// The number of plants when the export began.
-fn total(remote: &Remote, headers: &HeaderMap) -> anyhow::Result<u64> {
-    plant_pages::total(headers).with_context(|| {
+/// The number of selected plants when the export began, if the server knows it.
+fn total(
+    remote: &Remote,
+    selection: &Selection,
+    headers: &HeaderMap,
+) -> anyhow::Result<Option<u64>> {
+    let total = plant_pages::total(headers);
+    ensure!(total.is_some() || !selection.has_total(), {
         let what = format!("answers with a missing or wrong header {TOTAL_COUNT_HEADER}");
         remote.not_plantd(&what)
-    })
+    });
+    Ok(total)
 }
 
 /// An export in progress.
 struct Export<'a> {
     remote: &'a Remote,
+    selection: &'a Selection,
     /// The format of the file.
     format: ExportFormat,
     /// The format of the answer.
     sent: TransferFormat,
-    /// The number of plants when the export began.
-    total: u64,
+    /// The number of selected plants when the export began, if the server knows it.
+    total: Option<u64>,
     output: &'a mut Output,
     rows: Box<dyn RowReader>,
     ends_with_line: bool,
@@ -196,17 +212,19 @@ impl Export<'_> {
         Ok(plants)
     }
 
-    /// Asks the server which plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide a
-    /// truncated answer. If plants follow, and fewer arrived than existed at the beginning, the export counts as
-    /// truncated. Otherwise the plants that follow may have been created during the export. They are copied too,
-    /// because a plant that existed the whole time may be among them.
+    /// Asks the server which of the selected plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide
+    /// a truncated answer. If plants follow, and fewer arrived than existed at the beginning, the export counts as
+    /// truncated. Otherwise the plants that follow may have been created during the export. They are copied too, because a
+    /// plant that existed the whole time may be among them. Without a total, that also completes a truncated export.
     fn copy_following(&mut self) -> Result<(), Broken> {
         loop {
-            let following = plants_after(self.remote, self.last);
+            let following = plants_after(self.remote, self.selection, self.last);
             let following = following.context("its end cannot be checked")?;
             let Some(following_last) = following.last() else { return Ok(()) };
-            if self.plants < self.total {
-                let [plants, total] = [self.plants, self.total].map(HumanCount);
+            if let Some(total) = self.total
+                && self.plants < total
+            {
+                let [plants, total] = [self.plants, total].map(HumanCount);
                 let cause = anyhow!(
                     "{plants} of {total} plants came, and more follow; a proxy that speaks HTTP/1.0 to plantd hides \
                      where an answer was cut: configure HTTP/1.1 there"
@@ -222,10 +240,14 @@ impl Export<'_> {
     }
 }
 
-/// The next page that has plants; none if there are no more plants. A page over many deleted plants is empty, and has a
-/// next one.
-fn plants_after(remote: &Remote, last: Option<PlantId>) -> anyhow::Result<Vec<NewPlant>> {
-    let mut pages = PlantPages::after(remote, last);
+/// The next page that has plants; none if there are no more plants. A page over many plants that are deleted or not selected
+/// is empty, and has a next one.
+fn plants_after(
+    remote: &Remote,
+    selection: &Selection,
+    last: Option<PlantId>,
+) -> anyhow::Result<Vec<NewPlant>> {
+    let mut pages = PlantPages::new(remote, selection, last);
     while let Some(page) = pages.next(PAGE_MAX_PLANTS).map_err(|stop| stop.into_parts().1)? {
         if !page.plants.is_empty() {
             return Ok(page.plants);

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::HumanCount;
 use plant_http::limits::PAGE_MAX_PLANTS;
 
-use crate::client::plant_pages::PlantPages;
+use crate::client::plant_pages::{PlantPages, Selection};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
 use crate::transfer::output::say;
@@ -20,13 +20,8 @@ const TERMINAL_PLANTS: usize = 100;
     after_help = "Prints a table at a terminal, and one JSON object on each line anywhere else."
 )]
 pub(crate) struct ListOptions {
-    /// Only plants with exactly this tag
-    #[arg(long, value_name = "TAG", allow_hyphen_values = true)]
-    tag: Option<String>,
-
-    /// Only plants whose name contains this, ignoring case
-    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
-    name: Option<String>,
+    #[command(flatten)]
+    selection: Selection,
 
     /// How many plants to list at most [default: 100 at a terminal, all plants anywhere else]
     #[arg(long, value_name = "N")]
@@ -48,7 +43,7 @@ pub(crate) fn run(options: &ListOptions) -> Result<(), Stop> {
         None if printer.is_at_terminal() => TERMINAL_PLANTS,
         None => usize::MAX,
     };
-    let mut pages = PlantPages::matching(&remote, options.tag.as_deref(), options.name.as_deref());
+    let mut pages = PlantPages::new(&remote, &options.selection, None);
     let (mut listed, mut total) = (0, None);
     while listed < limit
         && let Some(page) = pages.next(PAGE_MAX_PLANTS.min(limit - listed))?
