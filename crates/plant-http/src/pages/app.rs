@@ -19,7 +19,7 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: &[(&str, StaticFile)] = &[
+pub(super) static FILES: [(&str, StaticFile); 49] = [
     file!(PAGE, "index.html", "/"),
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
