@@ -5,4 +5,5 @@ mod browser;
 mod browsers;
 mod docs;
 mod firefox;
+mod pictures;
 mod static_files;

@@ -1,0 +1,50 @@
+//! The picture of the page at `/` that the README shows. Pixels differ between machines, so the digest of the page's
+//! sources tells whether the picture is of today's page.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use plantd_tests::{TestServer, repository};
+use sha2::{Digest as _, Sha256};
+
+use crate::browser;
+
+const PICTURE: &str = "docs/plants.png";
+
+/// Holds the digest of the page in the picture.
+const DIGEST: &str = "docs/plants.png.page-sha256";
+
+/// The variable that asks for a new picture instead of a comparison.
+const WRITE: &str = "PLANTD_WRITE_PICTURES";
+
+/// The files in a folder and its folders.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn digest_of_page() -> String {
+    let mut files = files(&repository("crates/plant-http/web/app"));
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update(fs::read(file).expect("the file can be read"));
+    }
+    format!("{:x}\n", digest.finalize())
+}
+
+#[test]
+fn the_picture_in_the_readme_is_of_the_page_as_it_is() {
+    if env::var_os(WRITE).is_some() {
+        browser::run("pictures.js", &mut TestServer::start());
+        let taken = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plants.png");
+        fs::copy(taken, repository(PICTURE)).expect("the picture is copied");
+        fs::write(repository(DIGEST), digest_of_page()).expect("the digest is written");
+    }
+    let digest = fs::read_to_string(repository(DIGEST)).unwrap_or_default();
+    assert!(
+        digest == digest_of_page(),
+        "{PICTURE} is of another page: set {WRITE} in the environment, run this test again, and look at the picture"
+    );
+}
