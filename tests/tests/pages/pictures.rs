@@ -31,7 +31,7 @@ fn digest_of_page() -> String {
     for file in files {
         digest.update(fs::read(file).expect("the file can be read"));
     }
-    format!("{:x}\n", digest.finalize())
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn the_picture_in_the_readme_is_of_the_page_as_it_is() {
         browser::run("pictures.js", &mut TestServer::start());
         let taken = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plants.png");
         fs::copy(taken, repository(PICTURE)).expect("the picture is copied");
-        fs::write(repository(DIGEST), digest_of_page()).expect("the digest is written");
+        fs::write(repository(DIGEST), digest_of_page() + "\n").expect("the digest is written");
     }
     let digest = fs::read_to_string(repository(DIGEST)).unwrap_or_default();
     assert!(
-        digest == digest_of_page(),
+        digest.trim_end() == digest_of_page(),
         "{PICTURE} is of another page: set {WRITE} in the environment, run this test again, and look at the picture"
     );
 }
