@@ -104,7 +104,9 @@ async function inEachWidth(page, state) {
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: HEIGHT });
     if (AXE_WIDTHS.includes(width)) {
-      const { violations } = await new AxeBuilder({ page }).disableRules(RULES_THAT_SWAGGER_UI_BREAKS).analyze();
+      // Without its preload, which parses imported style sheets in inline styles, as the page's policy forbids.
+      const axe = new AxeBuilder({ page }).options({ preload: false }).disableRules(RULES_THAT_SWAGGER_UI_BREAKS);
+      const { violations } = await axe.analyze();
       const found = violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
       assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px`);
     }
