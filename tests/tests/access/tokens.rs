@@ -129,7 +129,7 @@ fn a_name_is_of_one_token_until_that_token_is_revoked_or_has_expired() {
     let short = server.client().with_token(&short);
     wait_until("the token to expire", || list(server.data())[1].contains(&"(expired)".to_owned()));
     wait_until_refused(&short);
-    let (_, _) = client_of(&server, "app");
+    let _ = client_of(&server, "app");
     assert_eq!(names(server.data()), ["first-run", "app"]);
 }
 
