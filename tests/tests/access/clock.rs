@@ -62,8 +62,10 @@ fn a_start_is_refused_while_the_clock_shows_no_date() {
     let data = folder.path().join("data");
     for time in NO_DATES {
         clock.set(time);
-        for launch in [Launch::new().data(&data), token_command(&data, &["create", "--name", "x"])]
-        {
+        for launch in [
+            Launch::new().data(&data),
+            token_command(&data, &["create", "--scope", "read", "--name", "x"]),
+        ] {
             clock.launch(launch).assert_refused(CONFIGURATION, &["set the clock"]);
             assert!(!data.exists());
         }

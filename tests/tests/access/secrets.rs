@@ -79,7 +79,7 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
 
     let tokens = [
         &["--name", "writer"][..],
-        &["--name", "writer", "--expires", "90d"],
+        &["--name", "lasting", "--expires", "90d"],
         &["--name", "reader", "--scope", "read"],
         &["--name", "short", "--expires", "1s"],
         &["--name", "revoked"],
@@ -91,7 +91,9 @@ fn a_run_with_full_logging_and_many_secrets_reveals_none() {
     wait_until("the token to be in force no more", || status(&tokens[4]) == 401);
     for token in &tokens {
         let token = token.as_str();
-        for arguments in [&["create", "--name", token][..], &["revoke", token], &["list"]] {
+        for arguments in
+            [&["create", "--scope", "read", "--name", token][..], &["revoke", token], &["list"]]
+        {
             run.ended("plantd token", token_command(&data, arguments).spawn());
         }
     }

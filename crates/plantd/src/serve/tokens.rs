@@ -39,7 +39,9 @@ pub(crate) fn in_force(
     let first = records(&content).with_context(|| path.display().to_string());
     let first = first.map_err(Stop::Configuration)?;
     if first.is_empty() {
-        log::warn!("there is no token, so every request is refused; make one: plantd token create");
+        log::warn!(
+            "there is no token, so every request is refused; make one: plantd token create --name NAME --scope write"
+        );
     }
     let tokens = match rate_limit {
         Some(rate_limit) => Tokens::with_rate_limit(first, rate_limit),
