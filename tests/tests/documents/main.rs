@@ -3,6 +3,7 @@
 mod api_guide;
 mod contrib;
 mod guide;
+mod links;
 mod operations;
 mod readme;
 mod reference;
