@@ -378,3 +378,8 @@ impl PlantRepository for PostgresRepository {
         Ok(())
     }
 }
+
+/// Tests the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

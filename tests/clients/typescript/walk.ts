@@ -155,6 +155,19 @@ async function importAndExport(client: ExactClient): Promise<void> {
   });
   assert.deepEqual(report, { created: 2, replaced: 0, skipped: 1, failed: 0, errors: [] });
 
+  const array = await client.POST("/plants/import", {
+    params: { query: { on_conflict: "skip" } },
+    body: [{ id: BEYOND_NUMBERS, name: "Rosa" }],
+  });
+  assert.equal(array.data?.skipped, 1);
+  const ndjson = await client.POST("/plants/import", {
+    params: { query: { on_conflict: "skip" } },
+    headers: { "Content-Type": "application/x-ndjson" },
+    body: `{"id":${BEYOND_NUMBERS},"name":"Rosa"}\n`,
+    bodySerializer: (body) => body,
+  });
+  assert.equal(ndjson.data?.skipped, 1);
+
   const { data: exported } = await client.GET("/plants/export", {
     headers: { Accept: "text/csv" },
     parseAs: "text",

@@ -220,31 +220,6 @@ fn a_wrong_filter_of_an_export_is_refused_as_a_list_refuses_it() {
     }
 }
 
-/// A page of a search ends early after much work, with few plants or none, and an export goes on.
-#[test]
-fn an_export_of_a_search_has_the_plants_behind_more_plants_than_a_page_may_cost() {
-    const PLANTS: i64 = 130_000;
-    let server = TestServer::start();
-    let client = server.client();
-    // An index finds "rosal" by its short pieces, which each of these names has.
-    let name = |id| if id == PLANTS { "Rosal" } else { "Rosa osal" };
-    let plants: Vec<_> = (1..=PLANTS).map(|id| NewPlant::new(id, name(id), None)).collect();
-    for plants in plants.chunks(10_000) {
-        plant_all(&client, plants);
-    }
-    let page = client.list("name=rosal");
-    assert!(page.plants().is_empty() && page.next_page().is_some(), "it does not end early");
-    for (query, found) in [("rosal", &plants[plants.len() - 1..]), ("osala", &[])] {
-        for format in Format::ALL {
-            let accept = [("accept", format.media_type())];
-            let answer = client.send("GET", &format!("{PATH}?name={query}"), &accept, "");
-            assert_eq!(parse(format, &answer.body), found, "{query}");
-        }
-    }
-    let all = client.get(&format!("{PATH}?name=ROSA%20OSAL"));
-    assert_eq!(parse(Format::Ndjson, &all.body), plants[..plants.len() - 1]);
-}
-
 #[test]
 fn an_export_over_http_1_0_is_refused_because_its_end_could_not_be_told_from_a_cut() {
     let server = TestServer::start();
