@@ -84,6 +84,13 @@ fn a_program_mounts_the_service_beside_a_route_of_its_own() {
         assert_eq!(ask(&format!("GET /garden{open}"), "", "").status, 200, "{open}");
     }
     assert_eq!(ask("GET /livez", "", "").status, 404, "nothing is open but below");
+    let without_slash = ask("GET /garden", "", "");
+    let leads = (without_slash.status, without_slash.header("location"));
+    assert_eq!(leads, (307, Some("./garden/")));
+    assert_eq!(
+        ask("GET /garden/", "", "").header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
 
     // 401 comes before the body is read, too.
     let mut connection = Connection::open(address);

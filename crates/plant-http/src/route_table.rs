@@ -49,8 +49,10 @@ impl RouteTable {
         }
     }
 
-    /// The route of a path, which begins behind the mount of the service.
+    /// The route of a path, which begins behind the mount of the service. The mount without a slash is admitted and counted
+    /// as `/`, where it leads.
     pub(crate) fn find(&self, path: &str) -> &RouteEntry {
+        let path = if path.is_empty() { "/" } else { path };
         let is_in = |folder: &str| {
             let segment = path.strip_prefix(folder);
             segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))

@@ -49,7 +49,7 @@ fn all() -> Vec<Path> {
         Path::needing(Access::Scope(Scope::Backup), "/backup").on(Method::GET, backup::backup),
         Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
-        Path::open("/docs/").on(Method::GET, redirect("../docs")).page(),
+        Path::open("/docs/").on(Method::GET, async || redirect("../docs")).page(),
     ];
     paths.extend(monitoring(Access::Scope(Scope::Metrics)));
     paths.extend(pages::files().map(|(path, file)| {
@@ -256,10 +256,14 @@ fn route_for(methods: Vec<Method>) -> Route {
     web::route().guard(guard::fn_guard(matches))
 }
 
+/// The path of a mount without a slash at its end. The page at `/` names its files relative to its own path, so it is
+/// served only behind the slash.
+pub(crate) fn mount_without_slash() -> Resource {
+    let to_slash = async |context: ReqData<Rc<RequestContext>>| redirect(&context.path_to_slash());
+    Path::open("").on(Method::GET, to_slash).into_resource()
+}
+
 /// Redirects browsers. The address is relative, because a proxy may put a prefix before the path.
-fn redirect(location: &'static str) -> impl Handler<(), Output = HttpResponse> {
-    move || {
-        let location = (header::LOCATION, HeaderValue::from_static(location));
-        ready(HttpResponse::TemporaryRedirect().insert_header(location).finish())
-    }
+fn redirect(location: &str) -> HttpResponse {
+    HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, location)).finish()
 }

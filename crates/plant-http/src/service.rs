@@ -20,7 +20,7 @@ use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
 use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
-use crate::routes::Routes;
+use crate::routes::{self, Routes};
 use crate::serve_error::ServeError;
 use crate::server::drain::Draining;
 use crate::server::http1::{HttpServiceFactory, http_service};
@@ -78,8 +78,8 @@ impl PlantService {
     }
 
     /// The service below a path of an actix-web application, such as `/garden`. Everything below that path needs a
-    /// token, except for the health checks and the documentation. The path may have parameters, and a slash at its end
-    /// makes no difference.
+    /// token, except for the health checks, the documentation and the page for people. That page is at `/garden/`, and
+    /// `/garden` leads to it. The path may have parameters, and a slash at its end makes no difference.
     ///
     /// A server other than [`serve`]'s has its own limits and deadlines for heads, and sends `100 Continue` for a
     /// request with `Expect: 100-continue` before its token is checked.
@@ -98,6 +98,7 @@ impl PlantService {
         let policy = self.policy(Routes::All);
         web::scope(path.trim_end_matches('/'))
             .configure(|config| self.configure(Routes::All, config))
+            .service(routes::mount_without_slash())
             .wrap(from_fn(move |request, next| answer(Rc::clone(&policy), request, next)))
     }
 

@@ -134,6 +134,37 @@ async fn links_begin_with_the_mount_as_the_client_wrote_it() {
 }
 
 #[tokio::test]
+async fn a_mount_without_its_slash_leads_to_the_page_for_people_and_to_nothing_else() {
+    let (plants, _, _folder) = service(TOKEN);
+    let app = App::new()
+        .service(plants.scope("/garden"))
+        .service(web::scope("/all").service(plants.scope("/{name}")));
+    let app = init_service(app).await;
+    for (mount, location) in [
+        ("/garden", "./garden/"),
+        ("/all/two%20words", "./two%20words/"),
+        ("/all/a:b", "./a:b/"),
+        ("/all/a%2Fb", "./a%2Fb/"),
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            let answer = ask(&app, "", method, mount, None).await;
+            assert_eq!(answer.status(), StatusCode::TEMPORARY_REDIRECT, "{mount}");
+            assert_eq!(text(&answer, header::LOCATION), Some(location), "{mount}");
+        }
+        let page = ask(&app, "", Method::GET, &format!("{mount}/"), None).await;
+        assert_eq!(page.status(), StatusCode::OK, "{mount}");
+        let options = ask(&app, "", Method::OPTIONS, mount, None).await;
+        assert_eq!(text(&options, header::ALLOW), Some("GET, HEAD, OPTIONS"), "{mount}");
+        for (token, status) in
+            [("", StatusCode::UNAUTHORIZED), (TOKEN, StatusCode::METHOD_NOT_ALLOWED)]
+        {
+            let put = ask(&app, token, Method::PUT, mount, Some("Rosa")).await;
+            assert_eq!(put.status(), status, "{mount}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_slash_at_the_end_of_the_mount_makes_no_difference() {
     for mount in ["/garden", "/garden/", "", "/"] {
         let (plants, _, _folder) = service(TOKEN);

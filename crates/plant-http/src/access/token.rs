@@ -17,7 +17,7 @@ const CHECKSUM_CHARACTERS: usize = 6;
 
 /// A token: `plantd_`, 256 random bits and a checksum (CRC-32), both in base64url; or a token that a person chose.
 ///
-/// It is shown once, to its owner. `Debug` hides it.
+/// A token is shown once, to its owner. `Debug` hides the token.
 pub struct Token(String);
 
 impl Token {

@@ -157,7 +157,7 @@ mod tests {
         // Holds even if no request came at the time of expiry.
         assert!(Life::of(&record).has_ended(false, now + Duration::from_secs(61)));
 
-        // It stays expired when the file is read again, unless the file has another expiry.
+        // A token that has expired stays expired when the file is read again, unless the file has another expiry.
         let tokens = Tokens::new(vec![record.clone()]);
         let find = || tokens.find(token.reveal().as_bytes());
         find().unwrap().life.has_ended(true, now);

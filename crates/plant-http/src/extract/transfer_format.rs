@@ -103,7 +103,7 @@ pub enum ExportFormat {
     /// A format that imports take again. The texts are exactly those of the plants.
     Rows(TransferFormat),
     /// CSV that is safe to open in a spreadsheet program: cells that could be taken for formulas have an apostrophe before them.
-    /// It is not for an import.
+    /// This format is not for an import.
     Spreadsheet,
 }
 

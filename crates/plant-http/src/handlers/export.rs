@@ -90,7 +90,7 @@ impl Export {
     /// off, which the client notices.
     async fn part(mut self) -> Result<Option<(Bytes, Self)>, Failure> {
         let Some(page_request) = self.next.take() else { return Ok(None) };
-        // Before the room: what waits for its turn takes no memory.
+        // Before the room, so that a part that waits for its turn takes no memory.
         let turn = self.memory.export_turn().await;
         let plants = page_request.limit;
         let room = match self.room.take() {
@@ -174,7 +174,7 @@ mod tests {
     async fn others_have_a_turn_before_each_part() {
         let (mut body, _memory, _folder) = body_of(3 * PART_MAX_PLANTS).await;
         let mut parts = 0;
-        // Only the end is there without a wait.
+        // Only the end of the body is there without a wait.
         while next(&mut body).now_or_never().is_none() {
             assert!(next(&mut body).await.is_some(), "it waits for nothing");
             parts += 1;

@@ -156,7 +156,7 @@ impl Import {
             Imported::IdTaken => self.fail(line, Failure::from(StoreError::IdTaken(id)).into()),
             Imported::Refused(cause) => {
                 if !mem::replace(&mut self.has_logged_refusal, true) {
-                    // Only the first one is logged, because an import may have millions.
+                    // Only the first refusal is logged, because an import may have millions of them.
                     self.context.log_error(&format!("{cause} (plant {id})"));
                 }
                 self.fail(line, Failure::from(StoreError::Refused(cause)).into());

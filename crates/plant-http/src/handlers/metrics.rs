@@ -40,7 +40,7 @@ pub(crate) async fn read(
     let mut families = current_state(repository.as_ref().as_ref(), &draining).await;
     families.extend(followers.metrics());
     families.extend(repository.metrics());
-    // This blocks: the metrics of the process are in files.
+    // Reading the metrics of the process blocks: they are in files.
     families.extend(web::block(move || metrics.collect()).await.map_err(Failure::internal)?);
     families.sort_by(|one, other| one.name().cmp(other.name()));
     let text = TextEncoder::new().encode_to_string(&families).map_err(Failure::internal)?;

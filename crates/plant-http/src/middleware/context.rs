@@ -105,6 +105,14 @@ impl RequestContext {
         self.path("/events")
     }
 
+    /// The path of the page for people, relative to that of the mount without a slash at its end. `./` stands before a
+    /// segment with a colon, which would look like a scheme (RFC 3986, section 4.2).
+    pub(crate) fn path_to_slash(&self) -> String {
+        let mount = self.mount.get().map_or("", String::as_str);
+        let last_segment = mount.rsplit('/').next().unwrap_or_default();
+        format!("./{last_segment}/")
+    }
+
     /// The value of `Link` for the next page at a path (RFC 8288).
     pub(crate) fn next_link(path: &str, query: &str) -> String {
         format!("<{path}?{query}>; rel=\"next\"")

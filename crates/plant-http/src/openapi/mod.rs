@@ -37,6 +37,9 @@ const TEXT_PATTERN: &str = concat!(
     r"[^\u0000-\u001f\u007f-\u009f]*$"
 );
 
+/// An id that JavaScript's numbers cannot hold: 2^53 + 1.
+const LARGE_ID: i64 = 9_007_199_254_740_993;
+
 /// The pattern of the beginnings of tags: no control characters.
 const PREFIX_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 
@@ -58,7 +61,7 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 31] {
+fn values() -> [(&'static str, Value); 32] {
     [
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
@@ -72,6 +75,7 @@ fn values() -> [(&'static str, Value); 31] {
         ("HEAD_MAX_BYTES", json!(HEAD_MAX_BYTES)),
         ("IDEMPOTENCY_KEY_MAX_CHARACTERS", json!(IDEMPOTENCY_KEY_MAX_CHARACTERS)),
         ("ID_TAKEN_MESSAGE", json!(Failure::from(ErrorNumber::IdTaken).error().message)),
+        ("LARGE_ID", json!(LARGE_ID)),
         ("LAST_EVENT_ID_PATTERN", json!(concat!("^(", cursor_pattern!(), ")?$"))),
         ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
         ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
@@ -154,7 +158,7 @@ fn fill(value: &mut Value, names: &Map<String, Value>) {
                 *value = named.clone();
                 fill(value, names);
             } else if text.contains("{{") {
-                // Only numbers are within a text.
+                // Only names of numbers appear within a text.
                 for (name, number) in names {
                     *text = text.replace(&format!("{{{{{name}}}}}"), &number.to_string());
                 }

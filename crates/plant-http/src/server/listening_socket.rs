@@ -13,7 +13,7 @@ use crate::server::tls::TlsCertificate;
 
 /// A listening socket, and whether clients speak TLS on it.
 ///
-/// It is made from a [`TcpListener`](net::TcpListener) or a [`UnixListener`](unix::net::UnixListener).
+/// The socket is made from a [`TcpListener`](net::TcpListener) or a [`UnixListener`](unix::net::UnixListener).
 #[derive(Debug)]
 pub struct ListeningSocket {
     pub(super) socket: Socket,

@@ -177,7 +177,7 @@ impl Server {
     ///
     /// When connections or threads were cut off.
     pub(crate) async fn drain(mut self) -> Result<(), ServeError> {
-        // It never ends by itself.
+        // Accepting connections never ends by itself.
         let _ = timeout(self.config.drain_delay, self.accept_connections()).await;
 
         // Without the Unix socket's file, clients cannot connect just before the socket closes.

@@ -21,7 +21,7 @@ impl RowReader for NdJsonRows {
     fn read(&mut self, part: &[u8], rows: &mut Vec<ReadRow>) -> Result<(), Error> {
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-            // One more may be the carriage return before the line's end.
+            // One more byte may be the carriage return before the end of the line.
             self.is_too_large |= self.line.len() + text.len() > ROW_MAX_BYTES + 1;
             if !self.is_too_large {
                 self.line.extend_from_slice(text);

@@ -157,7 +157,7 @@ impl Inner {
             // The end of input stands behind bytes that are not read, so nothing would tell that the client has gone.
             self.state.client_leaves();
         }
-        // Also where the client has stopped sending: the end of input is read again later.
+        // Wakes also a connection whose client has stopped sending: the end of input is read again later.
         self.state.reader.set(Some(context.waker().clone()));
         Poll::Pending
     }
