@@ -139,6 +139,31 @@ inBrowser(async (browser) => {
     await cancel();
   }
 
+  // A big file is counted part by part. Its first rows are there before, and another file ends the counting.
+  await page.evaluate(() => {
+    const { stream } = Blob.prototype;
+    const { promise: rest, resolve: sendRest } = Promise.withResolvers();
+    Blob.prototype.stream = function () {
+      Blob.prototype.stream = stream;
+      const half = this.size / 2;
+      const parts = [this.slice(0, half).bytes(), rest.then(() => this.slice(half).bytes())];
+      const pull = async (controller) => (parts.length ? controller.enqueue(await parts.shift()) : controller.close());
+      return new ReadableStream({ pull });
+    };
+    window.sendRest = sendRest;
+  });
+  await choose(csvFile("id,name\n1,Rosa\n2,Acer\n"));
+  await dialog.getByText("Counting … 1 row so far").waitFor();
+  assert.equal(await dialog.getByRole("progressbar").evaluate((progress) => Math.round(progress.value * 10)), 5);
+  assert.deepEqual(await firstRows(), [["1", "Rosa", ""]]);
+  assert.equal(await importButton.count(), 0);
+  await another();
+  await dialog.locator("input[type=file]").setInputFiles(csvFile("id,name\n5,Salix\n"));
+  await dialog.getByText("1 row", { exact: true }).waitFor();
+  await page.evaluate(() => window.sendRest());
+  await eventually(firstRows, [["5", "Salix", ""]]);
+  await cancel();
+
   // Files without plants. Nothing is sent, and another file can be chosen.
   const before = imports();
   await page.getByRole("button", { name: "Import" }).click();

@@ -109,13 +109,13 @@ export class ImportDialog {
 
   #rows({ problem, read, count, first }) {
     if (problem) return errorView(problem);
-    const shown = first.length < count ? `the first ${first.length} are` : "";
+    const rows = `${formatCount(count)} ${count === 1 ? "row" : "rows"}`;
     return html`
       ${read < 1
         ? html`
           <progress aria-label="Read" max="1" .value=${read}></progress>
-          <p>Counting … ${formatCount(count)} rows so far</p>`
-        : html`<p>${formatCount(count)} ${count === 1 ? "row" : "rows"}${shown && `, of which ${shown}:`}</p>`}
+          <p>Counting … ${rows} so far</p>`
+        : html`<p>${rows}${first.length < count ? `, of which the first ${first.length} are:` : ""}</p>`}
       <div class="scroll" tabindex="0" role="region" aria-label="First rows">
         <table class="preview">
           <thead><tr><th scope="col">Id</th><th scope="col">Name</th><th scope="col">Tag</th></tr></thead>
