@@ -29,9 +29,9 @@ const NO_PLANTS = "There are no plants in this file.";
 export async function previewOf(file, { onProgress, signal }) {
   const mediaType = await mediaTypeOf(file);
   const rows = rowsOf(mediaType);
-  const preview = (read, problem = "") => {
+  const preview = (read, problem) => {
     const content = contentOf(mediaType, rows);
-    return { mediaType, format: FORMATS[mediaType], read, ...content, problem: problem || content.problem };
+    return { mediaType, format: FORMATS[mediaType], read, ...content, problem: content.problem || problem };
   };
   if (file.size === 0) return preview(1, "This file is empty.");
   if (await isNoText(file)) return preview(1, NOT_TEXT);
@@ -44,11 +44,11 @@ export async function previewOf(file, { onProgress, signal }) {
     rows.read(bytes === 0 ? withoutByteOrderMark(part.value) : part.value);
     bytes += part.value.length;
     const percent = Math.floor((100 * bytes) / file.size);
-    if (percent > shownPercent && bytes < file.size) onProgress(preview(bytes / file.size));
+    if (percent > shownPercent && bytes < file.size) onProgress(preview(bytes / file.size, ""));
     shownPercent = percent;
   }
   rows.finish();
-  return preview(1, rows.count === 0 ? NO_PLANTS : "");
+  return preview(1, contentOf(mediaType, rows).count === 0 ? NO_PLANTS : "");
 }
 
 function rowsOf(mediaType) {
@@ -61,8 +61,7 @@ function contentOf(mediaType, rows) {
   if (mediaType !== "text/csv") return { count: rows.count, first: rows.first.map(plantOfJson), problem: "" };
   const [header = [], ...records] = rows.first;
   const first = records.map((cells) => Object.fromEntries(header.map((column, index) => [column, cells[index] ?? ""])));
-  const problem = problemOf(header) || (rows.count === 1 ? NO_PLANTS : "");
-  return { count: Math.max(rows.count - 1, 0), first, problem: rows.count > 0 ? problem : "" };
+  return { count: Math.max(rows.count - 1, 0), first, problem: rows.count > 0 ? problemOf(header) : "" };
 }
 
 /** What is wrong with the header of a CSV file. The server accepts the same. */
