@@ -63,19 +63,20 @@ async function isScopeWhole(page) {
 
 /** The toolbar leaves the screen to the plants, and a finger finds what it touches. */
 async function fitsAPhone(page, state) {
-  const { toolbar, small } = await page.evaluate((least) => {
-    const controls = document.querySelectorAll("main :is(button, input), dialog > .actions button, .toasts button, :popover-open :is(button, input, a), .plants tr");
-    const isSmall = (element) => {
-      const { width, height } = element.getBoundingClientRect();
-      return element.checkVisibility() && (Math.round(width) < least || Math.round(height) < least);
-    };
-    return {
-      toolbar: document.querySelector(".toolbar")?.offsetHeight ?? 0,
-      small: [...controls].filter(isSmall).map(({ outerHTML }) => outerHTML),
-    };
-  }, TARGET_LEAST);
-  assert.ok(toolbar <= TOOLBAR_MOST, `the toolbar of ${state} is ${toolbar} px high`);
-  assert.deepEqual(small, [], `too small for a finger in ${state}`);
+  const toolbarHeight = () => page.evaluate(() => document.querySelector(".toolbar")?.offsetHeight ?? 0);
+  await eventually(async () => (await toolbarHeight()) <= TOOLBAR_MOST, true, `whether the toolbar of ${state} is low`);
+  await eventually(() => page.evaluate(smallTargets, TARGET_LEAST), [], `too small for a finger in ${state}`);
+}
+
+/** In the page: what is too small for a finger. */
+function smallTargets(least) {
+  const ofPage = "main :is(button, input), .toasts button, :popover-open :is(button, input, a), .plants tbody tr";
+  const isSmall = (element) => {
+    const { width, height } = element.getBoundingClientRect();
+    return element.checkVisibility() && (Math.round(width) < least || Math.round(height) < least);
+  };
+  const targets = document.querySelectorAll(`${ofPage}, dialog > .actions button`);
+  return [...targets].filter(isSmall).map(({ outerHTML }) => outerHTML);
 }
 
 /** In the page: the controls whose border is too faint beside what is around them. */
@@ -88,8 +89,8 @@ function faintBorders(least) {
     return [...canvas.getImageData(0, 0, 1, 1).data];
   };
   const luminance = ([red, green, blue]) => {
-    const [r, g, b] = [red, green, blue].map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
   };
   const around = (element) => {
     for (let parent = element.parentElement; parent; parent = parent.parentElement) {
@@ -105,8 +106,9 @@ function faintBorders(least) {
     const [light, dark] = [luminance(border), luminance(around(element))].sort((a, b) => b - a);
     return (light + 0.05) / (dark + 0.05);
   };
-  const controls = document.querySelectorAll(":is(button, input, select):not(:disabled, [aria-disabled='true'], [type='checkbox'], [type='file'])");
-  return [...controls].filter((element) => element.checkVisibility() && contrast(element) < least).map(({ outerHTML }) => outerHTML);
+  const isFaint = (element) => element.checkVisibility() && contrast(element) < least;
+  const controls = document.querySelectorAll(":is(button, input:not([type='checkbox'], [type='file']), select):enabled");
+  return [...controls].filter(isFaint).map(({ outerHTML }) => outerHTML);
 }
 
 async function walk(browser, colorScheme, reader) {
@@ -121,13 +123,14 @@ async function walk(browser, colorScheme, reader) {
       const { violations } = await new AxeBuilder({ page }).analyze();
       const found = violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
       assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px in ${colorScheme}`);
-      const overflow = await page.evaluate(() => {
+      const overflow = () => page.evaluate(() => {
         const tooWide = [document.scrollingElement, ...document.querySelectorAll("main, dialog, :popover-open")];
         return tooWide.filter((element) => element.scrollWidth > element.clientWidth).map(({ tagName }) => tagName);
       });
-      assert.deepEqual(overflow, [], `${state} at ${width} px is too wide`);
+      await eventually(overflow, [], `what is too wide in ${state} at ${width} px`);
       if (width === PHONE) await fitsAPhone(page, state);
-      assert.deepEqual(await page.evaluate(faintBorders, BORDER_CONTRAST_LEAST), [], `borders of ${state} at ${width} px`);
+      const faint = () => page.evaluate(faintBorders, BORDER_CONTRAST_LEAST);
+      await eventually(faint, [], `too faint borders in ${state} at ${width} px`);
       await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-${state}-${colorScheme}-${width}.png`) });
     }
   };
