@@ -27,9 +27,10 @@ export function position(list) {
   const { plants, hasMore, mark, query } = list;
   const { after, name, tag } = query;
   if (list.isLoading) return searchProgress(list) || "Loading …";
-  if (plants.length === 0) return "";
+  const isAll = after === null && !hasMore;
+  if (plants.length === 0 && !(isAll && (name || tag))) return "";
   const filters = `${tag ? ` with the tag “${tag}”` : ""}${name ? ` matching “${name}”` : ""}`;
-  if (after === null && !hasMore) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
+  if (isAll) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
   const { total, isAbout } = name ? matching(list) : { total: formatPlants(list.total), isAbout: false };
   const begin = mark?.before ?? 0;
   const range = mark ? `${formatCount(begin + 1)}–${formatCount(begin + plants.length)}` : formatCount(plants.length);
