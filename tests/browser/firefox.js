@@ -37,6 +37,7 @@ inBrowser(async (browser) => {
   await dialog.locator("input[type=file]").setInputFiles({
     name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from("id,name\n2,Bellis perennis\n"),
   });
+  await press("Import 1 plant", dialog);
   await row(page, "2").getByText("Bellis perennis").waitFor();
   await press("Close", dialog);
 

@@ -210,6 +210,7 @@ inBrowser(async (browser) => {
   await keyboard.type("a?/");
   assert.equal(await page.getByRole("dialog").getByLabel("Id").inputValue(), "a?/");
   await keyboard.press("Escape");
+  await press("Discard");
 
   // The list of the shortcuts, where the letters can be turned off.
   await page.getByRole("dialog").waitFor({ state: "detached" });

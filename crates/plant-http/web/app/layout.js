@@ -2,6 +2,7 @@
 
 import { html } from "./lit-html/lit-html.js";
 import { troubleView } from "./dialog.js";
+import { sentence } from "./format.js";
 import { pager, position, searchProgress } from "./pager.js";
 import { plantTable } from "./plant_table.js";
 import { isPhone } from "./screen.js";
