@@ -1,5 +1,5 @@
 // Every state of the page, in light and dark: axe finds nothing, and nothing is wider than a phone, a tablet or a desk.
-// Leaves a screenshot of each in the folder `target/tmp`; `plants-light.png` is `docs/plants.png`, which the README shows.
+// Leaves a screenshot of each in the folder `target/tmp`.
 
 "use strict";
 
@@ -149,7 +149,6 @@ async function walk(browser, colorScheme, reader) {
   await row(page, "12").waitFor();
   await eventually(() => page.locator(".fresh").count(), 0, "plants that are marked as new for good");
   await looksGood("list");
-  await page.screenshot({ path: path.join(OUTPUT_FOLDER, `plants-${colorScheme}.png`) });
   await press("Keys");
   await dialog.getByText("Next page").waitFor();
   await looksGood("keys");

@@ -19,10 +19,11 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: [(&str, StaticFile); 49] = [
+pub(super) static FILES: [(&str, StaticFile); 50] = [
     file!(PAGE, "index.html", "/"),
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
+    file!(STYLE, "table.css"),
     file!(STYLE, "dialogs.css"),
     file!(STYLE, "import_export.css"),
     file!(IMAGE, "icon.svg"),

@@ -46,8 +46,8 @@ pub(crate) fn run(data: &Path, file: &Path, format: ExportFormat) -> Result<(), 
         _ => HumanCount(plants).to_string(),
     };
     Err(Stop::Findings(anyhow!(
-        "the database is damaged, and the export has what could be read: {of_all} plants; \
-         `plantd verify` lists what is wrong"
+        "the database is damaged, and the export has what could be read: {of_all} plants, perhaps \
+         with deleted ones and old versions of changed ones; `plantd verify` lists what is wrong"
     )))
 }
 
