@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use plantd_tests::repository;
 
 /// The folders whose documents are tested.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 11] = [
     "",
     "docs",
     "docs/decisions",
     "crates/plant-domain",
     "crates/plant-http",
+    "crates/plant-http/web/app/lit-html",
+    "crates/plant-http/web/docs/swagger-ui",
     "crates/plant-postgres",
     "crates/plant-store",
     "crates/plantd",
+    "tests/data",
 ];
 
 fn documents() -> Vec<PathBuf> {

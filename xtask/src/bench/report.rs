@@ -15,9 +15,11 @@ pub(super) fn machine() -> anyhow::Result<String> {
     let cpu_info = fs::read_to_string("/proc/cpuinfo").context("the benches run on Linux only")?;
     let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("an unnamed processor", |(_, model)| model);
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    // What stands behind the hyphen names a build, not a version.
+    let kernel = release.trim().split('-').next().unwrap_or_default();
     let cores = thread::available_parallelism()?;
-    Ok(format!("{cores} cores of {model}, Linux {}", kernel.trim()))
+    Ok(format!("{cores} cores of {model}, Linux {kernel}"))
 }
 
 /// A table whose first `text_columns` columns are text; the others are numbers. Empty without rows.
