@@ -22,6 +22,10 @@ export class TagDialog {
     this.#read("");
   }
 
+  onClosed() {
+    this.#reading.abort();
+  }
+
   /** Reads the tags that begin with a text. */
   async #read(prefix) {
     this.#reading.abort();
