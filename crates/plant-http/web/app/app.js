@@ -258,14 +258,11 @@ export class App {
     if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.choose(files[0]);
   }
 
-  remove(plant) {
-    return this.deletions.delete(plant);
-  }
-
   // What happened
 
+  /** Returns the toast. */
   announce(text, { action = null } = {}) {
-    this.toasts.add(text, action);
+    return this.toasts.add(text, action);
   }
 
   announceFailure(server, failure) {

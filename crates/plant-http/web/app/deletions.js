@@ -3,11 +3,11 @@
 import { formatPlant, sentence } from "./format.js";
 import { addPlant, deletePlant, idempotencyKey } from "./plant.js";
 
-const UNDO = "Undo";
-
 export class Deletions {
   /** The ids of the plants that are being deleted. */
   #underway = new Set();
+  /** The toasts that offer to undo a deletion. */
+  #offers = new WeakSet();
 
   constructor(app) {
     this.app = app;
@@ -33,7 +33,8 @@ export class Deletions {
   }
 
   #offerUndo(plant, key, text) {
-    this.app.announce(text, { action: { label: UNDO, run: () => this.#undo(plant, key) } });
+    const action = { label: "Undo", run: () => this.#undo(plant, key) };
+    this.#offers.add(this.app.announce(text, { action }));
   }
 
   /** Adds the plant again. The key makes that safe to repeat. */
@@ -43,7 +44,7 @@ export class Deletions {
       await addPlant(server, plant, key);
       this.app.announce(`${formatPlant(plant)} is back.`);
     } catch (failure) {
-      // Another plant has its id: it cannot come back. Otherwise it may, later.
+      // 400: its id is taken, so it cannot come back. After any other failure, offer the undo again.
       if (failure.status === 400) this.app.announceFailure(server, failure);
       else if (!server.signal.aborted) this.#offerUndo(plant, key, sentence(failure.message));
     }
@@ -52,6 +53,8 @@ export class Deletions {
 
   /** Undoes the newest deletion that still offers it. */
   undoNewest() {
-    this.app.toasts.act(UNDO);
+    const { toasts } = this.app;
+    const newest = toasts.shown.find((toast) => this.#offers.has(toast));
+    if (newest) toasts.act(newest);
   }
 }

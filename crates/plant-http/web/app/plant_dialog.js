@@ -53,7 +53,7 @@ export class PlantDialog {
     const { mayWrite } = this.app.session;
     const remove = () => {
       this.#close();
-      this.app.remove(this.plant);
+      this.app.deletions.delete(this.plant);
     };
     return modal(this.app, this, { title: name, className: "details" }, html`
       <dl>

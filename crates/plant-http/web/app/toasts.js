@@ -18,7 +18,7 @@ export class Toasts {
     this.#onChange = onChange;
   }
 
-  /** `action` is what can be done about it: `label` and `run`. */
+  /** `action` is what can be done about it: `label` and `run`. Returns the toast. */
   add(text, action) {
     // The same news again takes the place of the old.
     const isSame = (other) => other.text === text && action === null && other.action === null;
@@ -28,6 +28,7 @@ export class Toasts {
     this.latest = text;
     this.#leaveSoon(toast);
     this.#onChange();
+    return toast;
   }
 
   close = (toast) => {
@@ -36,13 +37,8 @@ export class Toasts {
     this.#onChange();
   };
 
-  /** Runs the action with this label, of the newest one that has it. */
-  act(label) {
-    const toast = this.shown.find(({ action }) => action?.label === label);
-    if (toast) this.#act(toast);
-  }
-
-  #act(toast) {
+  /** Does what the toast offers. */
+  act(toast) {
     this.close(toast);
     toast.action.run();
   }
@@ -76,7 +72,7 @@ export class Toasts {
     return html`
       <li class="toast" @pointerenter=${stay} @pointerleave=${leave} @focusin=${stay} @focusout=${leave}>
         <span>${text}</span>
-        ${action && html`<button @click=${() => this.#act(toast)}>${action.label}</button>`}
+        ${action && html`<button @click=${() => this.act(toast)}>${action.label}</button>`}
         <button class="plain" aria-label="Dismiss" @click=${() => this.close(toast)}>✕</button>
       </li>`;
   }
