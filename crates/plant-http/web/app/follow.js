@@ -51,7 +51,7 @@ async function withStreamSlot(action) {
 async function stream(server, cursor, onChange) {
   const stop = new AbortController();
   const stopWhenHidden = () => document.hidden && stop.abort();
-  document.addEventListener("visibilitychange", stopWhenHidden);
+  document.addEventListener("visibilitychange", stopWhenHidden, { signal: stop.signal });
   stopWhenHidden();
   let silence = setTimeout(() => stop.abort(), SILENCE_MS);
   try {
@@ -73,7 +73,7 @@ async function stream(server, cursor, onChange) {
     if (!stop.signal.aborted) throw error;
   } finally {
     clearTimeout(silence);
-    document.removeEventListener("visibilitychange", stopWhenHidden);
+    stop.abort();
   }
   return cursor;
 }
@@ -81,12 +81,10 @@ async function stream(server, cursor, onChange) {
 /** Waits until the tab is visible, or the signal ends the waiting. */
 function tabIsVisible(signal) {
   const { promise, resolve } = Promise.withResolvers();
+  const done = new AbortController();
   const check = () => (!document.hidden || signal.aborted) && resolve();
-  document.addEventListener("visibilitychange", check);
-  signal.addEventListener("abort", check);
+  document.addEventListener("visibilitychange", check, { signal: done.signal });
+  signal.addEventListener("abort", check, { signal: done.signal });
   check();
-  return promise.finally(() => {
-    document.removeEventListener("visibilitychange", check);
-    signal.removeEventListener("abort", check);
-  });
+  return promise.finally(() => done.abort());
 }

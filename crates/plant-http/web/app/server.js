@@ -197,13 +197,13 @@ function jsonOf(status, body) {
 export async function pause(ms, signal) {
   signal.throwIfAborted();
   const { promise, resolve } = Promise.withResolvers();
+  const done = new AbortController();
   const timer = setTimeout(resolve, ms);
-  addEventListener("online", resolve);
-  signal.addEventListener("abort", resolve);
+  addEventListener("online", resolve, { signal: done.signal });
+  signal.addEventListener("abort", resolve, { signal: done.signal });
   await promise;
   clearTimeout(timer);
-  removeEventListener("online", resolve);
-  signal.removeEventListener("abort", resolve);
+  done.abort();
   signal.throwIfAborted();
 }
 
