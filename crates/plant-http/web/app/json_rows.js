@@ -8,53 +8,60 @@ const isWhiteSpace = (byte) => byte === 32 || (byte >= 9 && byte <= 13 && byte !
 
 const textOf = (bytes) => new TextDecoder().decode(new Uint8Array(bytes));
 
-/** The lines of NDJSON. A blank line is no row. */
-export class LineRows {
+/** Counts rows, and keeps the texts of the first ones. */
+class Rows {
   count = 0;
   first = [];
   #kept;
-  #isBlank = true;
   #bytes = [];
 
   constructor(kept) {
     this.#kept = kept;
   }
 
+  keep(byte) {
+    if (this.count < this.#kept) this.#bytes.push(byte);
+  }
+
+  endRow() {
+    if (this.count < this.#kept) this.first.push(textOf(this.#bytes));
+    this.count++;
+    this.dropRow();
+  }
+
+  dropRow() {
+    this.#bytes = [];
+  }
+}
+
+/** The lines of NDJSON. A blank line is no row. */
+export class LineRows extends Rows {
+  #isBlank = true;
+
   read(bytes) {
     for (const byte of bytes) {
       if (byte === LINE_FEED) this.finish();
       else {
-        if (this.count < this.#kept) this.#bytes.push(byte);
+        this.keep(byte);
         this.#isBlank &&= isWhiteSpace(byte);
       }
     }
   }
 
   finish() {
-    if (!this.#isBlank) {
-      if (this.count < this.#kept) this.first.push(textOf(this.#bytes));
-      this.count++;
-    }
-    this.#bytes = [];
+    if (this.#isBlank) this.dropRow();
+    else this.endRow();
     this.#isBlank = true;
   }
 }
 
 /** The elements of a JSON array. */
-export class ElementRows {
-  count = 0;
-  first = [];
-  #kept;
+export class ElementRows extends Rows {
   /** How many arrays and objects are open; 1 within the array itself. */
   #depth = 0;
   #isInString = false;
   #isEscaped = false;
   #isInElement = false;
-  #bytes = [];
-
-  constructor(kept) {
-    this.#kept = kept;
-  }
 
   read(bytes) {
     for (const byte of bytes) {
@@ -64,11 +71,12 @@ export class ElementRows {
   }
 
   finish() {
-    if (this.#isInElement) this.#endElement();
+    if (this.#isInElement) this.endRow();
+    this.#isInElement = false;
   }
 
   #readString(byte) {
-    this.#keep(byte);
+    this.keep(byte);
     if (this.#isEscaped) this.#isEscaped = false;
     else if (byte === BACKSLASH) this.#isEscaped = true;
     else if (byte === QUOTE) this.#isInString = false;
@@ -80,20 +88,9 @@ export class ElementRows {
     const isBetween = this.#depth === 0 || (this.#depth === 1 && (byte === COMMA || isClosing));
     if (isBetween) this.finish();
     else if (!isWhiteSpace(byte)) this.#isInElement = true;
-    if (this.#isInElement) this.#keep(byte);
+    if (this.#isInElement) this.keep(byte);
     if (byte === QUOTE) this.#isInString = true;
     if (isOpening) this.#depth++;
     if (isClosing) this.#depth--;
-  }
-
-  #keep(byte) {
-    if (this.count < this.#kept) this.#bytes.push(byte);
-  }
-
-  #endElement() {
-    if (this.count < this.#kept) this.first.push(textOf(this.#bytes));
-    this.count++;
-    this.#bytes = [];
-    this.#isInElement = false;
   }
 }
