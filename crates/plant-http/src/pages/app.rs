@@ -53,7 +53,7 @@ pub(super) static FILES: [(&str, StaticFile); 50] = [
     file!(SCRIPT, "export_dialog.js"),
     file!(SCRIPT, "keys_dialog.js"),
     file!(SCRIPT, "plant_list.js"),
-    file!(SCRIPT, "position.js"),
+    file!(SCRIPT, "rank.js"),
     file!(SCRIPT, "keyset.js"),
     file!(SCRIPT, "plant.js"),
     file!(SCRIPT, "deletions.js"),

@@ -3,21 +3,21 @@
 
 import { parseId } from "./plant.js";
 
-/** The query of the list, the mark where its page begins or null, and the id of the plant that is open or null. */
+/** The query of the list, the rank of its page or null, and the id of the plant that is open or null. */
 export function readAddress() {
   const parameters = new URLSearchParams(location.hash.slice(1));
   const text = (name) => parameters.get(name) ?? "";
   const query = { after: parseId(text("after")), name: text("name"), tag: text("tag") };
-  return { query, mark: history.state, plant: parseId(text("plant")) };
+  return { query, rank: history.state, plant: parseId(text("plant")) };
 }
 
 /** Writes it. The back button leads to what was shown before a new place. */
-export function writeAddress({ query, mark }, plant, { isNewPlace }) {
+export function writeAddress({ query, rank }, plant, { isNewPlace }) {
   const { after, name, tag } = query;
   const parameters = Object.entries({ after, name, tag, plant }).filter(([, value]) => value);
   const hash = `#${new URLSearchParams(parameters)}`;
   // The same place again is no step for the back button.
   const isSame = hash === (location.hash || "#");
-  if (isNewPlace && !isSame) history.pushState(mark, "", hash);
-  else history.replaceState(mark, "", isSame ? null : hash);
+  if (isNewPlace && !isSame) history.pushState(rank, "", hash);
+  else history.replaceState(rank, "", isSame ? null : hash);
 }

@@ -145,11 +145,11 @@ export class App {
   // What is shown
 
   #showAddress() {
-    const { query, mark, plant } = readAddress();
+    const { query, rank, plant } = readAddress();
     clearTimeout(this.#typing);
     this.searchText = query.name;
     this.activeRow.reset();
-    this.session.list.show(query, { mark });
+    this.session.list.show(query, { rank });
     if (plant !== null && this.dialog === null) this.open(plant);
   }
 

@@ -16,7 +16,7 @@ export function positionBefore(id) {
 /**
  * Reads the page of up to `limit` plants after a position. `filter` has `name` and `tag`, empty for any. A long search
  * comes in several answers; `onPart` gets the page after each. The reading ends early once it has come to the id `until`.
- * The page's `cursor` is the place in the events of the store from which on the page may lack what happened.
+ * The page's `cursor` is the first answer's `X-Events-After`: the page may lack the events after it.
  */
 export async function readPage(server, filter, after, { limit, until, onPart = () => {}, signal }) {
   const page = { after, plants: [], position: after, hasMore: true, total: null, searchedTo: null, cursor: null };

@@ -3,7 +3,7 @@
 import { html } from "./lit-html/lit-html.js";
 import { troubleView } from "./dialog.js";
 import { sentence } from "./format.js";
-import { pager, position, searchProgress } from "./pager.js";
+import { pager, rangeText, searchProgress } from "./pager.js";
 import { plantTable } from "./plant_table.js";
 import { isPhone } from "./screen.js";
 import { account, allTags, toolbar } from "./toolbar.js";
@@ -39,7 +39,7 @@ function plants(app) {
   if (list.plants === null) return loading(list);
   return html`
     <div class="place">
-      <p class="position">${position(list)}</p>
+      <p class="position">${rangeText(list)}</p>
       ${isPhone() ? allTags(app) : null}
       ${pager(app, "top")}
     </div>

@@ -22,9 +22,9 @@ export function pager(app, place) {
   return html`<nav class="pager" aria-label="Pages, ${place}">${TURNS.map(button)}</nav>`;
 }
 
-/** The position, such as "101–200 of 48,998 plants". A number that may be wrong is not stated as exact. */
-export function position(list) {
-  const { plants, hasMore, mark, query } = list;
+/** The range of the page, such as "101–200 of 48,998 plants". A number that may be wrong is not stated as exact. */
+export function rangeText(list) {
+  const { plants, hasMore, rank, query } = list;
   const { after, name, tag } = query;
   if (list.isLoading) return searchProgress(list) || "Loading …";
   const isAll = after === null && !hasMore;
@@ -32,17 +32,17 @@ export function position(list) {
   const filters = `${tag ? ` with the tag “${tag}”` : ""}${name ? ` matching “${name}”` : ""}`;
   if (isAll) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
   const { total, isAbout } = name ? matching(list) : { total: formatPlants(list.total), isAbout: false };
-  const begin = mark?.before ?? 0;
-  const range = mark ? `${formatCount(begin + 1)}–${formatCount(begin + plants.length)}` : formatCount(plants.length);
-  const about = isAbout || mark?.isExact === false ? "about " : "";
-  return html`${about}${range} of <b>${total}</b>${filters}${mark ? "" : `, from id ${plants[0].id}`}`;
+  const begin = rank?.before ?? 0;
+  const range = rank ? `${formatCount(begin + 1)}–${formatCount(begin + plants.length)}` : formatCount(plants.length);
+  const about = isAbout || rank?.isExact === false ? "about " : "";
+  return html`${about}${range} of <b>${total}</b>${filters}${rank ? "" : `, from id ${plants[0].id}`}`;
 }
 
 /** How many plants have the name that is searched for. A count that did not come to an end says at least how many. */
-function matching({ plants, mark, matches, isCountOld }) {
+function matching({ plants, rank, matches, isCountOld }) {
   if (matches === null) return { total: "… plants", isAbout: false };
   if (matches.isAll) return { total: formatPlants(matches.number), isAbout: isCountOld };
-  const least = Math.max(matches.number, (mark?.before ?? 0) + plants.length);
+  const least = Math.max(matches.number, (rank?.before ?? 0) + plants.length);
   return { total: `${formatCount(least)}+ plants`, isAbout: isCountOld };
 }
 

@@ -2,7 +2,7 @@
 
 import { previousPosition, readPage } from "./keyset.js";
 import { isSame } from "./plant.js";
-import { countMatches, markAt, markAtTimeOf, markOfPage } from "./position.js";
+import { countMatches, rankAfterEvents, rankAt, rankOfPage } from "./rank.js";
 import { pagePlants } from "./screen.js";
 import { pause } from "./server.js";
 
@@ -19,11 +19,11 @@ export class PlantList {
   #end = null;
   /** How many plants there are, regardless of the page; null while a name is searched for. */
   total = null;
-  /** How many plants are before the page, as a mark (position.js); null if that is not known. */
-  mark = null;
+  /** How many plants come before the page (rank.js); null if that is not known. */
+  rank = null;
   /** How many plants have the name that is searched for, as far as they are counted; null before. */
   matches = null;
-  /** The place in the events of the store at which the page was read. */
+  /** The `X-Events-After` of the page on the screen. */
   #cursor = null;
   /** The id that a search has come to, while it goes on. */
   searchedTo = null;
@@ -48,19 +48,19 @@ export class PlantList {
   }
 
   /** Shows other plants. Returns whether they are shown, and not others that were asked for later. */
-  async show(query, { target = null, mark = null } = {}) {
+  async show(query, { target = null, rank = null } = {}) {
     const isOtherSearch = ["name", "tag"].some((filter) => query[filter] !== undefined && query[filter] !== this.query[filter]);
     if (isOtherSearch) this.matches = null;
     Object.assign(this.query, query);
     this.target = target;
-    this.mark = mark;
+    this.rank = rank;
     return this.#load((signal) => this.#readPage(signal));
   }
 
   next() {
-    const { mark, plants } = this;
-    const end = mark && markAt(this.#end, mark.before + plants.length, this.#cursor, { isExact: mark.isExact });
-    return this.show({ after: this.#end }, { mark: end });
+    const { rank, plants } = this;
+    const end = rank && rankAt(this.#end, rank.before + plants.length, this.#cursor, { isExact: rank.isExact });
+    return this.show({ after: this.#end }, { rank: end });
   }
 
   first() {
@@ -141,11 +141,11 @@ export class PlantList {
       this.#onChange();
     };
     const page = await readPage(this.#server, query, query.after, { limit: pagePlants(), onPart, signal });
-    const mark = markOfPage(await markAtTimeOf(this.#server, this.mark, query, page, signal), page);
+    const rank = rankOfPage(await rankAfterEvents(this.#server, this.rank, query, page, signal), page);
     const { plants, hasMore, total, cursor } = page;
     this.#end = page.position;
     this.#cursor = cursor;
-    Object.assign(this, { plants, hasMore, total, mark, searchedTo: null, failure: null });
+    Object.assign(this, { plants, hasMore, total, rank, searchedTo: null, failure: null });
   }
 
   async #readAgain(signal) {
@@ -163,10 +163,10 @@ export class PlantList {
 
   /** Counts the plants that match, unless the page shows how many there are. */
   async #count(signal) {
-    const { mark, plants, hasMore } = this;
+    const { rank, plants, hasMore } = this;
     const cursor = this.#cursor;
-    if (!hasMore && mark?.isExact) {
-      this.matches = { number: mark.before + plants.length, isAll: true, cursor };
+    if (!hasMore && rank?.isExact) {
+      this.matches = { number: rank.before + plants.length, isAll: true, cursor };
     } else if (this.matches?.cursor !== cursor) {
       // The list goes without this number until another page is read.
       this.matches = await countMatches(this.#server, this.query, signal).catch(() => this.matches);
