@@ -59,7 +59,7 @@ export class App {
     this.changed();
   }
 
-  /** Has the page rendered again. */
+  /** Renders the page again, once for all changes of this task. */
   changed = () => {
     if (this.#isRenderQueued) return;
     this.#isRenderQueued = true;

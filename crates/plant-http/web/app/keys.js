@@ -7,28 +7,28 @@ const STORED_CHOICE = "plant-store-letters";
 const OFF = "off";
 
 /**
- * Every shortcut, as the keys dialog lists them. `isLetter` marks the ones that a person can turn off, because software for
- * speech input types letters by mistake (WCAG 2.1.4).
+ * Every shortcut, as the keys dialog lists them. `isSingleKey` marks the ones that a person can turn off, because software
+ * for speech input types characters by mistake (WCAG 2.1.4).
  */
 export const SHORTCUTS = [
-  { keys: ["/"], does: "Search plants", isLetter: true, run: () => document.querySelector(".search").select() },
+  { keys: ["/"], does: "Search plants", isSingleKey: true, run: () => document.querySelector(".search").select() },
   { keys: ["↑", "↓"], names: ["ArrowUp", "ArrowDown"], does: "Move between the plants", run: moveByOne },
   { keys: ["Page Up", "Page Down"], names: ["PageUp", "PageDown"], does: "Move by a screen", run: moveByScreen },
   { keys: ["Home", "End"], does: "Move to the first or last plant of the page", run: moveToEnd },
   { keys: ["Enter"], does: "Open the plant", run: null },
-  { keys: ["n"], does: "Next page", isLetter: true, run: (app) => app.turnPage("next") },
-  { keys: ["p"], does: "Previous page", isLetter: true, run: (app) => app.turnPage("previous") },
-  { keys: ["a"], does: "Add a plant", isLetter: true, mayWrite: true, run: (app) => app.add() },
+  { keys: ["n"], does: "Next page", isSingleKey: true, run: (app) => app.turnPage("next") },
+  { keys: ["p"], does: "Previous page", isSingleKey: true, run: (app) => app.turnPage("previous") },
+  { keys: ["a"], does: "Add a plant", isSingleKey: true, mayWrite: true, run: (app) => app.add() },
   { keys: ["Ctrl Z"], does: "Undo the last deletion", mayWrite: true, run: (app) => app.deletions.undoNewest() },
-  { keys: ["?"], does: "Show this list", isLetter: true, run: (app) => app.showKeys() },
+  { keys: ["?"], does: "Show this list", isSingleKey: true, run: (app) => app.showKeys() },
 ];
 
-export const hasLetters = () => localStorage.getItem(STORED_CHOICE) !== OFF;
+export const usesSingleKeys = () => localStorage.getItem(STORED_CHOICE) !== OFF;
 
 /** The value of `aria-keyshortcuts` for a control with this key. */
-export const shortcut = (key) => (key && hasLetters() ? key : nothing);
+export const shortcut = (key) => (key && usesSingleKeys() ? key : nothing);
 
-export function setLetters(isOn) {
+export function setSingleKeys(isOn) {
   if (isOn) localStorage.removeItem(STORED_CHOICE);
   else localStorage.setItem(STORED_CHOICE, OFF);
 }
@@ -38,8 +38,8 @@ export function pressKey(app, event) {
   const isElsewhere = app.dialog !== null || app.signIn !== null || document.querySelector(":popover-open") !== null;
   if (isElsewhere || event.defaultPrevented || event.target.closest("input, select, textarea")) return;
   const pressed = nameOf(event);
-  const isMeant = ({ keys, names = keys, isLetter, mayWrite }) =>
-    names.includes(pressed) && (!isLetter || hasLetters()) && (!mayWrite || app.session.mayWrite);
+  const isMeant = ({ keys, names = keys, isSingleKey, mayWrite }) =>
+    names.includes(pressed) && (!isSingleKey || usesSingleKeys()) && (!mayWrite || app.session.mayWrite);
   const run = SHORTCUTS.find(isMeant)?.run;
   if (!run) return;
   // A move that leads nowhere is left to the browser, which may scroll.

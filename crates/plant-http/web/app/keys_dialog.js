@@ -2,7 +2,7 @@
 
 import { html } from "./lit-html/lit-html.js";
 import { modal } from "./dialog.js";
-import { SHORTCUTS, hasLetters, setLetters } from "./keys.js";
+import { SHORTCUTS, setSingleKeys, usesSingleKeys } from "./keys.js";
 
 export class KeysDialog {
   constructor(app) {
@@ -12,7 +12,7 @@ export class KeysDialog {
   view() {
     const isOffered = ({ mayWrite }) => !mayWrite || this.app.session.mayWrite;
     const choose = ({ target }) => {
-      setLetters(target.checked);
+      setSingleKeys(target.checked);
       this.app.changed();
     };
     return modal(this.app, this, { title: "Keyboard shortcuts", className: "keys" }, html`
@@ -21,7 +21,7 @@ export class KeysDialog {
           <dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}
       </dl>
       <label class="switch">
-        <input type="checkbox" .checked=${hasLetters()} @change=${choose}> Use single characters as shortcuts
+        <input type="checkbox" .checked=${usesSingleKeys()} @change=${choose}> Use single characters as shortcuts
       </label>
       <div class="actions"><button class="primary" autofocus @click=${() => this.app.closeDialog(this)}>Close</button></div>`);
   }
