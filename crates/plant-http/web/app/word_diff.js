@@ -4,7 +4,10 @@ const segmenter = new Intl.Segmenter("en", { granularity: "word" });
 
 const wordsOf = (text) => [...segmenter.segment(text)].map(({ segment }) => segment);
 
-/** Both texts in parts, each with whether the other text has the part too. */
+/**
+ * Both texts in parts, each with whether the other text has the part too. White space between two words that differ differs
+ * with them.
+ */
 export function compareWords(oneText, otherText) {
   const [one, other] = [wordsOf(oneText), wordsOf(otherText)];
   // The length of the longest common subsequence of the words from `i` and from `j` on.
@@ -27,7 +30,15 @@ export function compareWords(oneText, otherText) {
       append(parts[1], other[j++], false);
     }
   }
-  return parts;
+  return parts.map(withSpaces);
+}
+
+function withSpaces(parts) {
+  const joined = [];
+  // Every other part differs.
+  const isBetween = (index) => index > 0 && index < parts.length - 1;
+  parts.forEach(({ text, isCommon }, index) => append(joined, text, isCommon && !(isBetween(index) && text.trim() === "")));
+  return joined;
 }
 
 function append(parts, word, isCommon) {
