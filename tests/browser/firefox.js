@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { add, assert, inBrowser, row, send, signIn, PLANTS_URL } = require("./harness.js");
+const { add, assert, inBrowser, press, row, send, signIn, PLANTS_URL } = require("./harness.js");
 
 // One more than the largest number that JavaScript counts to exactly.
 const LARGE_ID = "9007199254740993";
@@ -10,7 +10,6 @@ const LARGE_ID = "9007199254740993";
 inBrowser(async (browser) => {
   const page = await browser.tab(await browser.person());
   const dialog = page.getByRole("dialog");
-  const press = (name, within = page) => within.getByRole("button", { name, exact: true }).click();
   await signIn(page);
 
   await add(page, LARGE_ID, "Salix alba", "Salicaceae");
@@ -18,7 +17,7 @@ inBrowser(async (browser) => {
   assert.match((await send("GET", `plants/${LARGE_ID}`)).text, /"Salix alba"/, "another id is stored");
   await row(page, LARGE_ID).getByRole("button", { name: "Edit" }).click();
   await dialog.getByLabel("Name").fill("Salix caprea");
-  await press("Save", dialog);
+  await press(dialog, "Save");
   await row(page, LARGE_ID).getByText("Salix caprea").waitFor();
 
   await send("PUT", "plants/1", '{"name":"Rosa canina"}');
@@ -33,13 +32,13 @@ inBrowser(async (browser) => {
   await page.getByRole("button", { name: "Undo" }).first().click();
   await row(page, LARGE_ID).getByText("Salix caprea").waitFor();
 
-  await press("Import");
+  await press(page, "Import");
   await dialog.locator("input[type=file]").setInputFiles({
     name: "plants.csv", mimeType: "text/csv", buffer: Buffer.from("id,name\n2,Bellis perennis\n"),
   });
-  await press("Import 1 plant", dialog);
+  await press(dialog, "Import 1 plant");
   await row(page, "2").getByText("Bellis perennis").waitFor();
-  await press("Close", dialog);
+  await press(dialog, "Close");
 
   await page.getByRole("link", { name: "API", exact: true }).click();
   await page.getByRole("button", { name: "Signed in" }).waitFor();

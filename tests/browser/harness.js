@@ -6,6 +6,7 @@
 const assert = require("node:assert/strict");
 const { execFileSync } = require("node:child_process");
 const readline = require("node:readline");
+const { AxeBuilder } = require("@axe-core/playwright");
 const playwright = require("playwright-core");
 
 const { PLANTS_URL, PLANTS_TOKEN } = process.env;
@@ -13,6 +14,10 @@ const { PLANTS_URL, PLANTS_TOKEN } = process.env;
 // The server at an address that is no loopback address for the browser, which then takes the connection for insecure.
 const INSECURE_URL = new URL(PLANTS_URL);
 INSECURE_URL.hostname = "plants.example";
+
+// The ids at both ends.
+const LARGEST = "9223372036854775807";
+const SMALLEST = "-9223372036854775808";
 
 const WIDE = { width: 1280, height: 800 };
 
@@ -41,34 +46,33 @@ function inBrowser(script, name = "chromium") {
 async function run(script, name) {
   const { program = name, ...options } = BROWSERS[name];
   const executablePath = execFileSync("which", [program], { encoding: "utf8" }).trim();
-  const process = await playwright[name].launch({ executablePath, ...options });
-  const browser = new Browser(process);
+  const launched = await playwright[name].launch({ executablePath, ...options });
+  const browser = new Browser(launched);
   try {
     await script(browser);
     assert.deepEqual(browser.complaints, [], "complaints of the browser");
   } finally {
-    await process.close();
+    await launched.close();
   }
 }
 
 class Browser {
   complaints = [];
   #expected = [];
+  #launched;
 
-  #process;
-
-  constructor(process) {
-    this.#process = process;
+  constructor(launched) {
+    this.#launched = launched;
   }
 
-  /** From now on, a complaint like this one is none: a browser reports every answer that is not a success. */
+  /** Accepts complaints that match this pattern: a browser reports every answer that is not a success. */
   expect(pattern) {
     this.#expected.push(pattern);
   }
 
   /** A person with a browser of their own. */
   async person(options = {}) {
-    const context = await this.#process.newContext({ viewport: WIDE, ...options });
+    const context = await this.#launched.newContext({ viewport: WIDE, ...options });
     context.setDefaultTimeout(TIMEOUT_MS);
     return context;
   }
@@ -83,8 +87,8 @@ class Browser {
     page.on("pageerror", (error) => complain(error.stack));
     const origin = `${new URL(url).origin}/`;
     page.on("request", (request) => {
-      const url = request.url();
-      if (!/^(data:|blob:)/.test(url) && !url.startsWith(origin)) complain(`a request to ${url}`);
+      const requested = request.url();
+      if (!/^(data:|blob:)/.test(requested) && !requested.startsWith(origin)) complain(`a request to ${requested}`);
     });
     await page.goto(url);
     return page;
@@ -121,6 +125,15 @@ async function add(page, id, name, tag = "") {
   await dialog.getByRole("button", { name: "Save" }).click();
 }
 
+/** Presses a button of a page, or of a part of it. Of several with this name, the first one. */
+const press = (page, name) => page.getByRole("button", { name, exact: true }).first().click();
+
+/** Jumps to an id, as a person types it. */
+async function jump(page, id) {
+  await page.getByLabel("Jump to").fill(id);
+  await page.getByLabel("Jump to").press("Enter");
+}
+
 /** The row of a plant. */
 function row(page, id) {
   const cell = page.locator("td:first-child").getByText(id, { exact: true });
@@ -145,8 +158,22 @@ async function eventually(actual, expected, what) {
 /** The ids on the page, from the first to the last. */
 const ids = (page) => page.locator(".plants td:first-child").allTextContents();
 
+/** Which of how many plants are on the page. */
+const position = (page) => page.locator(".position").textContent().then((text) => text.trim());
+
 /** What the status region says, without the marks that isolate the direction of a name. */
 const status = (page) => page.getByRole("status").textContent().then((text) => text.replace(/[\u2068\u2069]/g, ""));
+
+/** What axe finds in a page, except for some elements. In dark, axe looks at the colors only: the rest is as in light. */
+async function axeFinds(page, colorScheme, except = []) {
+  // The legacy mode needs no page of its own for the results of frames, of which there are none. The preload parses style
+  // sheets in inline styles, as the policy of the page forbids.
+  const axe = new AxeBuilder({ page }).setLegacyMode().options({ preload: false });
+  if (colorScheme === "dark") axe.withRules("color-contrast");
+  for (const elements of except) axe.exclude(elements);
+  const { violations } = await axe.analyze();
+  return violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
+}
 
 /** Sends a request to the server. `body` is text, so that ids stay exact. */
 async function send(method, path, body, type = "application/json") {
@@ -173,6 +200,6 @@ async function order(words) {
 }
 
 module.exports = {
-  add, assert, eventually, ids, inBrowser, order, row, send, signIn, status, store,
-  INSECURE_URL, PLANTS_TOKEN, PLANTS_URL,
+  add, assert, axeFinds, eventually, ids, inBrowser, jump, order, position, press, row, send, signIn, status, store,
+  INSECURE_URL, LARGEST, PLANTS_TOKEN, PLANTS_URL, SMALLEST,
 };

@@ -2,10 +2,9 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, row, send, signIn, status, store } = require("../harness.js");
-
-const LARGEST = "9223372036854775807";
-const SMALLEST = "-9223372036854775808";
+const {
+  assert, eventually, ids, inBrowser, jump, position, press, row, send, signIn, status, store, LARGEST, PLANTS_URL, SMALLEST,
+} = require("../harness.js");
 
 const numbers = (from, to) => Array.from({ length: to - from + 1 }, (_, index) => String(from + index));
 
@@ -19,9 +18,7 @@ inBrowser(async (browser) => {
 
   const page = await browser.signedIn();
   const shows = (expected, what) => eventually(() => ids(page), expected, what);
-  // The controls that turn pages are there twice.
-  const press = (name) => page.getByRole("button", { name, exact: true }).first().click();
-  const says = (text) => eventually(() => page.locator(".position").textContent().then((text) => text.trim()), text);
+  const says = (text) => eventually(() => position(page), text);
 
   // Forward to the end, and all the way back.
   const pages = [];
@@ -30,18 +27,18 @@ inBrowser(async (browser) => {
   await says("1–100 of 702 plants");
   for (const [index, next] of pages.entries()) {
     if (index === 0) continue;
-    await press("Next");
+    await press(page, "Next");
     await shows(next, "the next page");
     await says(`${100 * index + 1}–${100 * index + next.length} of 702 plants`);
   }
   assert.ok(await page.getByRole("button", { name: "Next" }).first().isDisabled(), "there is a page after the last one");
   let last = all.length - pages.at(-1).length;
   for (; last > 100; last -= 100) {
-    await press("Previous");
+    await press(page, "Previous");
     await shows(all.slice(last - 100, last), "the previous page");
     await says(`${last - 99}–${last} of 702 plants`);
   }
-  await press("Previous");
+  await press(page, "Previous");
   await shows(pages[0], "the first page again");
   assert.ok(await page.getByRole("button", { name: "Previous" }).first().isDisabled(), "there is a page before the first one");
 
@@ -49,13 +46,13 @@ inBrowser(async (browser) => {
   await page.getByRole("button", { name: "Next" }).last().click();
   await shows(pages[1], "the page after the control below");
   await eventually(() => page.locator("main").evaluate((main) => main.scrollTop), 0);
-  await press("Previous");
+  await press(page, "Previous");
   await shows(pages[0], "the first page again");
 
   // The back button and a reload lead to the same plants.
-  await press("Next");
+  await press(page, "Next");
   await shows(pages[1], "the second page");
-  await press("Next");
+  await press(page, "Next");
   await shows(pages[2], "the third page");
   await page.goBack();
   await shows(pages[1], "back");
@@ -72,19 +69,15 @@ inBrowser(async (browser) => {
   await shared.goto(page.url());
   await signIn(shared);
   await eventually(() => ids(shared), pages[2], "the page of a shared link");
-  await eventually(() => shared.locator(".position").textContent(), "100 of 702 plants, from id 200");
+  await eventually(() => position(shared), "100 of 702 plants, from id 200");
   await shared.close();
 
   // A jump, and the pages before and after it.
-  const jump = async (id) => {
-    await page.getByLabel("Jump to").fill(id);
-    await page.getByLabel("Jump to").press("Enter");
-  };
-  await jump("300");
+  await jump(page, "300");
   await shows(all.slice(300, 400), "after the jump");
   await says("100 of 702 plants, from id 300");
   assert.match(await row(page, "300").getAttribute("class"), /target/);
-  await press("Previous");
+  await press(page, "Previous");
   await shows(all.slice(200, 300), "before the jump");
   for (const [id, from, said] of [
     [LARGEST, 701, "Plant 9223372036854775807 is the first on this page."],
@@ -92,23 +85,23 @@ inBrowser(async (browser) => {
     ["30000000000000001", 452, "There is no plant 30000000000000001. The next ones are shown."],
     [SMALLEST, 0, "Plant -9223372036854775808 is the first on this page."],
   ]) {
-    await jump(id);
+    await jump(page, id);
     await shows(all.slice(from, from + 100), `from ${id} on`);
     await eventually(() => status(page), said);
   }
   // Back from far beyond the other plants.
-  await press("Next");
+  await press(page, "Next");
   await shows(pages[1], "the second page");
-  await jump(LARGEST);
+  await jump(page, LARGEST);
   await shows([LARGEST], "the last plant");
   await says("702–702 of 702 plants");
-  await press("Previous");
+  await press(page, "Previous");
   await shows(all.slice(-101, -1), "before the last plant");
   await says("602–701 of 702 plants");
-  await press("First");
+  await press(page, "First");
   await shows(pages[0], "the first page");
   for (const text of ["9223372036854775808", "rose", "1.5", ""]) {
-    await jump(text);
+    await jump(page, text);
     await eventually(() => status(page), "An id is a whole number from -9223372036854775808 to 9223372036854775807.");
   }
 
@@ -120,30 +113,30 @@ inBrowser(async (browser) => {
   await says("62 plants matching “SPARSE 2”");
   await search.fill("sparse");
   await says("1–100 of 250 plants matching “sparse”");
-  await press("Next");
+  await press(page, "Next");
   await says("101–200 of 250 plants matching “sparse”");
   await page.reload();
   await says("101–200 of 250 plants matching “sparse”");
-  await press("Next");
+  await press(page, "Next");
   await says("201–250 of 250 plants matching “sparse”");
-  await press("First");
+  await press(page, "First");
   await search.fill("no such plant");
   await page.getByText("No plants match.").waitFor();
-  await press("Show all plants");
+  await press(page, "Show all plants");
   await shows(pages[0], "all again");
   assert.equal(await search.inputValue(), "");
 
   // A jump leaves the search, which might not find the id.
   await search.fill("Sparse");
   await page.getByText("matching “Sparse”").waitFor();
-  await jump("450");
+  await jump(page, "450");
   await shows(all.slice(450, 550), "after a jump from a search");
   assert.equal(await search.inputValue(), "");
-  await press("First");
+  await press(page, "First");
   await shows(pages[0], "all again");
 
   // By tag, with pages in both directions; and by tag and name.
-  await press("All tags");
+  await press(page, "All tags");
   const choice = page.getByRole("dialog");
   await eventually(
     () => choice.getByRole("listitem").allTextContents().then((texts) => texts.map((text) => text.trim())),
@@ -154,14 +147,14 @@ inBrowser(async (browser) => {
   const salicaceae = numbers(1, 450).filter((id) => id % 3 === 1);
   await shows(salicaceae.slice(0, 100), "with the tag");
   await says("1–100 of 150 plants with the tag “Salicaceae”");
-  await press("Next");
+  await press(page, "Next");
   await shows(salicaceae.slice(100), "the next with the tag");
   await says("101–150 of 150 plants with the tag “Salicaceae”");
-  await press("Previous");
+  await press(page, "Previous");
   await shows(salicaceae.slice(0, 100), "the previous with the tag");
   await search.fill("plant 44");
   await shows(["442", "445", "448"], "with tag and name");
-  await press("Show all tags");
+  await press(page, "Show all tags");
   await shows(["44", ...numbers(440, 449)], "with the name");
   await search.fill("");
   await shows(pages[0], "all again");
@@ -191,10 +184,10 @@ inBrowser(async (browser) => {
 
   // Beyond the last plant.
   await send("DELETE", `plants/${LARGEST}`);
-  await jump(LARGEST);
+  await jump(page, LARGEST);
   await eventually(() => status(page), `No more plants after ${LARGEST}.`);
   await page.getByRole("heading", { name: "No more plants" }).waitFor();
-  await press("Previous");
+  await press(page, "Previous");
   await shows(all.slice(-101, -1), "before the end");
   await says("602–701 of 701 plants");
 
@@ -202,14 +195,14 @@ inBrowser(async (browser) => {
   await store(numbers(1_000, 2_100).map((id) => `${id},Dense,`));
   await search.fill("dense");
   await says("1–100 of 1,000+ plants matching “dense”");
-  await press("Next");
+  await press(page, "Next");
   await says("101–200 of 1,000+ plants matching “dense”");
 
   // On a phone, a page is short, and the actions on a plant are in its dialog.
   await page.setViewportSize({ width: 390, height: 800 });
   await search.fill("");
   await says("1–25 of 1,802 plants");
-  await press("Next");
+  await press(page, "Next");
   await says("26–50 of 1,802 plants");
   const height = await page.locator("main").evaluate((main) => main.scrollHeight);
   assert.ok(height < 2000, `a page on a phone is ${height} px high`);
@@ -217,18 +210,18 @@ inBrowser(async (browser) => {
   await page.getByRole("row").nth(1).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
-  await press("More");
+  await press(page, "More");
   await page.getByRole("button", { name: "All tags" }).click();
   await choice.getByRole("button", { name: "Rare" }).click();
   await says("1–25 of 250 plants with the tag “Rare”");
-  await press("Show all tags");
+  await press(page, "Show all tags");
   await says("1–25 of 1,802 plants");
   await page.setViewportSize({ width: 1280, height: 800 });
   await says("1–100 of 1,802 plants");
 
   // An address that makes no sense leads to the beginning.
   const another = await page.context().newPage();
-  await another.goto(`${process.env.PLANTS_URL}/#plant=../token&after=x&other=1`);
+  await another.goto(`${PLANTS_URL}/#plant=../token&after=x&other=1`);
   await signIn(another);
   await eventually(() => ids(another), pages[0], "the first page");
   assert.equal(await another.getByRole("dialog").count(), 0);

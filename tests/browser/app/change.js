@@ -2,28 +2,25 @@
 
 "use strict";
 
-const { add, assert, eventually, ids, inBrowser, order, row, send, signIn, status, PLANTS_TOKEN } = require("../harness.js");
-
-const LARGEST = "9223372036854775807";
-const SMALLEST = "-9223372036854775808";
+const {
+  add, assert, eventually, ids, inBrowser, order, press, row, send, signIn, status, LARGEST, PLANTS_TOKEN, SMALLEST,
+} = require("../harness.js");
 
 const NOT_AN_ID = `An id is a whole number from ${SMALLEST} to ${LARGEST}.`;
 
 inBrowser(async (browser) => {
   const person = await browser.person();
   const page = await browser.tab(person);
-  // Of several buttons to undo, the newest is the first.
-  const press = (name) => page.getByRole("button", { name, exact: true }).first().click();
   const dialog = page.getByRole("dialog");
 
   // A wrong token is refused, and the right one is kept in this tab alone.
   browser.expect(/status of 401/);
   assert.equal(await page.getByLabel("Token").getAttribute("type"), "password");
   await page.getByLabel("Token").fill(`${PLANTS_TOKEN}x`);
-  await press("Sign in");
+  await press(page, "Sign in");
   await page.getByRole("alert").getByText("token").waitFor();
   await page.getByLabel("Token").fill("“a token”");
-  await press("Sign in");
+  await press(page, "Sign in");
   await page.getByRole("alert").getByText("A token consists of visible ASCII characters").waitFor();
   for (let times = 0; times < 3; times++) await page.keyboard.press("Escape");
   await page.getByLabel("Token").waitFor();
@@ -70,11 +67,11 @@ inBrowser(async (browser) => {
   const escape = () => page.keyboard.press("Escape");
   const clickOutside = () => page.mouse.click(5, 5);
   for (const leave of [escape, clickOutside]) {
-    await press("Add plant");
+    await press(page, "Add plant");
     await dialog.getByLabel("Id").waitFor();
     await leave();
     await dialog.waitFor({ state: "detached" });
-    await press("Add plant");
+    await press(page, "Add plant");
     await dialog.getByLabel("Name").fill("Rosa");
     await leave();
     await dialog.getByRole("alert").getByText("Discard what you have typed?").waitFor();
@@ -86,7 +83,7 @@ inBrowser(async (browser) => {
     await dialog.waitFor({ state: "detached" });
   }
   // A selection of text that ends outside is no click there.
-  await press("Add plant");
+  await press(page, "Add plant");
   const field = await dialog.getByLabel("Id").boundingBox();
   await page.mouse.move(field.x + 5, field.y + 5);
   await page.mouse.down();
@@ -136,9 +133,9 @@ inBrowser(async (browser) => {
   }
 
   // Undo brings back one after the other, the last one first.
-  await press("Undo");
+  await press(page, "Undo");
   await row(page, LARGEST).waitFor();
-  await press("Undo");
+  await press(page, "Undo");
   await row(page, SMALLEST).waitFor();
   assert.equal((await send("GET", `plants/${SMALLEST}`)).text, `{"id":${SMALLEST},"name":"Edited ${SMALLEST}"}`);
   assert.equal(await page.getByRole("button", { name: "Undo" }).count(), 0);
@@ -147,7 +144,7 @@ inBrowser(async (browser) => {
   await row(page, "7").getByRole("button", { name: "Delete" }).dblclick();
   await row(page, "7").waitFor({ state: "detached" });
   assert.equal((await send("GET", "plants/9007199254740993")).status, 200);
-  await press("Undo");
+  await press(page, "Undo");
   await row(page, "7").waitFor();
   assert.equal(await page.getByRole("button", { name: "Undo" }).count(), 0);
 
@@ -155,7 +152,7 @@ inBrowser(async (browser) => {
   await row(page, "1").getByRole("button", { name: "Delete" }).click();
   await row(page, "1").waitFor({ state: "detached" });
   await send("PUT", "plants/1", '{"name":"Of someone else"}');
-  await press("Undo");
+  await press(page, "Undo");
   await page.getByRole("status").getByText("a plant with id 1 exists already").waitFor();
   assert.equal((await send("GET", "plants/1")).text, '{"id":1,"name":"Of someone else"}');
 
@@ -171,7 +168,7 @@ inBrowser(async (browser) => {
 
   // A token that may only read sees the plants, and nothing that would change them.
   const reader = await order("create-token reader read");
-  await press("Sign out");
+  await press(page, "Sign out");
   await page.getByLabel("Token").waitFor();
   assert.deepEqual(await page.evaluate(() => Object.values(sessionStorage)), []);
   assert.equal(await page.getByRole("row").count(), 0, "the plants stay after signing out");

@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, inBrowser, row, send, status, store } = require("../harness.js");
+const { assert, eventually, inBrowser, press, row, send, status, store } = require("../harness.js");
 
 inBrowser(async (browser) => {
   browser.expect(/status of (400|412)/);
@@ -14,8 +14,7 @@ inBrowser(async (browser) => {
     await row(page, id).getByRole("button", { name: "Edit" }).click();
     await page.getByRole("dialog").getByLabel("Name").waitFor();
   };
-  const press = (page, name) => page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
-  const save = (page) => page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  const save = (page) => press(page, "Save");
   const fill = (page, label, text) => page.getByRole("dialog").getByLabel(label).fill(text);
   const isStored = async (id, json) => assert.equal((await send("GET", `plants/${id}`)).text, json);
 

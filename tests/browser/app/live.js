@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { add, assert, eventually, ids, inBrowser, order, row, send, store, INSECURE_URL } = require("../harness.js");
+const { add, assert, eventually, ids, inBrowser, order, position, press, row, send, store, INSECURE_URL, PLANTS_URL } = require("../harness.js");
 
 const TABS = 10;
 
@@ -55,7 +55,7 @@ inBrowser(async (browser) => {
     Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
   }, isHidden);
-  const hiddenUntil = (await page.evaluate(() => performance.now())) + HIDDEN_MS;
+  await other.clock.install();
   const ended = other.waitForEvent("requestfailed", (request) => request.url().includes("/events?after="));
   await hide(true);
   await ended;
@@ -64,7 +64,7 @@ inBrowser(async (browser) => {
   other.on("request", note);
   await send("DELETE", "plants/3");
   await row(page, "3").waitFor({ state: "detached" });
-  await eventually(() => page.evaluate(() => performance.now()).then((now) => now > hiddenUntil), true);
+  await other.clock.runFor(HIDDEN_MS);
   assert.deepEqual(asked, [], "a hidden tab follows");
   other.off("request", note);
   await hide(false);
@@ -72,7 +72,7 @@ inBrowser(async (browser) => {
 
   // The server goes away under open pages, and comes back. What has happened before is on the screen.
   browser.expect(/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
-  const { host } = new URL(process.env.PLANTS_URL);
+  const { host } = new URL(PLANTS_URL);
   for (let round = 1; round <= 2; round++) {
     await order("stop");
     await page.getByRole("alert").getByText("No connection to the server").waitFor();
@@ -92,9 +92,9 @@ inBrowser(async (browser) => {
   await row(page, "10000").waitFor();
   const first = (await ids(page)).indexOf("10000");
   const total = first + 300;
-  const says = (text) => eventually(() => page.locator(".position").textContent().then((text) => text.trim()), text);
+  const says = (text) => eventually(() => position(page), text);
   await says(`1–100 of ${total} plants`);
-  await page.getByRole("button", { name: "Next" }).first().click();
+  await press(page, "Next");
   await says(`101–200 of ${total} plants`);
   await send("PUT", "plants/10000", '{"name":"Changed before the page","tag":"Common"}');
   await send("PUT", "plants/20000", '{"name":"After the page"}');
@@ -103,16 +103,16 @@ inBrowser(async (browser) => {
   await says(`about 100–199 of ${total} plants`);
   await page.reload();
   await says(`about 100–199 of ${total} plants`);
-  await page.getByRole("button", { name: "Next" }).first().click();
+  await press(page, "Next");
   await says(`about 200–299 of ${total} plants`);
-  await page.getByRole("button", { name: "Next" }).first().click();
+  await press(page, "Next");
   await says(`300–${total} of ${total} plants`);
-  await page.getByRole("button", { name: "First" }).first().click();
+  await press(page, "First");
   await says(`1–100 of ${total} plants`);
 
   // Among the plants with a tag, a change before the page may be one of position.
   await row(page, "10002").getByRole("button", { name: "Common" }).click();
-  await page.getByRole("button", { name: "Next" }).first().click();
+  await press(page, "Next");
   await says("101–200 of 299 plants with the tag “Common”");
   await send("PUT", "plants/10002", '{"name":"Without the tag"}');
   await says("about 101–200 of 298 plants with the tag “Common”");

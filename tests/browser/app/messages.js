@@ -2,7 +2,7 @@
 
 "use strict";
 
-const { assert, eventually, ids, inBrowser, row, send, status, store } = require("../harness.js");
+const { assert, eventually, ids, inBrowser, jump, row, send, status, store } = require("../harness.js");
 
 const SHOWN_MS = 6000;
 const SHOWN_WITH_UNDO_MS = 15_000;
@@ -17,10 +17,6 @@ inBrowser(async (browser) => {
   const remove = async (id) => {
     await row(page, id).getByRole("button", { name: "Delete" }).click();
     await row(page, id).waitFor({ state: "detached" });
-  };
-  const jump = async (text) => {
-    await page.getByLabel("Jump to").fill(text);
-    await page.getByLabel("Jump to").press("Enter");
   };
 
   // Several at a time, and each undo is of its own plant. Closing one message leaves the others.
@@ -48,7 +44,7 @@ inBrowser(async (browser) => {
   await page.clock.install();
   await page.reload();
   await row(page, "2").waitFor();
-  await jump("no id");
+  await jump(page, "no id");
   await message("An id is").waitFor();
   await remove("9");
   await message("(9)").waitFor();

@@ -8,7 +8,7 @@ const SCHEME = "bearerAuth";
 
 // Swagger UI parses and prints JSON with JavaScript, which rounds numbers of more than 53 bits, and an id may have 64.
 // Several rows of JSON (NDJSON) it reports as invalid. In both cases, this shows the answer as plain text.
-const asItCame = {
+const exactAnswers = {
   wrapComponents: {
     responseBody: (ResponseBody, { React }) => (properties) => {
       const { content, contentType } = properties;
@@ -69,8 +69,8 @@ function open(dialog) {
   if (dialog && !dialog.open) dialog.showModal();
 }
 
-// What Swagger UI says to programmers about authorization, in the words of the page at `/`.
-const inWords = {
+// Replaces Swagger UI's introduction, its sign-in buttons and its links inside buttons.
+const ownViews = {
   wrapComponents: {
     InfoContainer: (_Info, { React: { createElement: h }, getComponent, specSelectors }) => () =>
       h("section", { className: "info", "aria-label": "Introduction" },
@@ -85,9 +85,8 @@ const inWords = {
       h("div", { className: "auth-wrapper" },
         h("button", { className: isAuthorized ? "" : "primary", onClick }, isAuthorized ? "Signed in" : "Sign in"),
         showPopup && h(getComponent("authorizationPopup", true))),
-    // One button signs in for all operations, and there is one server.
+    // One button signs in for all operations.
     authorizeOperationBtn: () => () => null,
-    ServersContainer: () => () => null,
     // A link within a button confuses screen readers; the button opens what the link leads to.
     DeepLink: (_Link, { React }) => ({ text }) => React.createElement("span", null, text),
   },
@@ -104,6 +103,6 @@ const ui = SwaggerUIBundle({
   syntaxHighlight: false,
   // No badge from an external validator.
   validatorUrl: null,
-  plugins: [asItCame, hiddenToken, inWords],
+  plugins: [exactAnswers, hiddenToken, ownViews],
   onComplete: () => token && ui.preauthorizeApiKey(SCHEME, token),
 });
