@@ -9,7 +9,7 @@ use std::process::Command;
 use plant_store::conformance::damage::{edit, plant_key};
 use plantd_tests::{
     CONFIGURATION, IO, Launch, READER_GONE, TOKEN, TestServer, USAGE, at_once, create_token,
-    make_pipe, mode, program, variables, wait_until,
+    make_pipe, mode, program, repository, variables, wait_until,
 };
 
 /// The program refuses to start, and creates no folder.
@@ -102,33 +102,51 @@ fn the_help_lists_each_subcommand_once_below_a_heading() {
 }
 
 #[test]
-fn a_reader_that_ends_first_ends_each_command_that_only_shows_something_quietly() {
+fn a_reader_that_ends_first_ends_each_command_quietly() {
     let server = TestServer::start();
     server.client().create(1, "Rosa", None).assert_plant("Rosa", None);
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let _ = create_token(folder.path(), &["--name", "mine"]);
+    let archive = folder.path().join("archive");
+    fs::create_dir(&archive).expect("a folder can be made");
+    let archive = archive.to_str().expect("UTF-8");
+    let plants = repository("tests/data/plants.csv");
+    let plants = plants.to_str().expect("UTF-8");
+    let schema = test_postgres::fresh_schema_name();
     let url = format!("http://{}", server.address());
-    for (arguments, needs_server) in [
-        (&["openapi"][..], false),
-        (&["completions", "zsh"], false),
-        (&["token", "list"], false),
-        (&["get", "1"], true),
-        (&["list"], true),
-        (&["export", "-"], true),
-        (&["events"], true),
-    ] {
+    let run = |arguments: &[&str], needs_server: bool| {
         let (reader, writer) = io::pipe().expect("a pipe can be made");
         drop(reader);
         let mut command = Command::new(program());
         command.args(arguments).stdout(writer).env("PLANTD_TOKEN", TOKEN);
         command.env("PLANTD_DATA", folder.path());
+        command.env("PLANTD_POSTGRES", test_postgres::shared().url());
+        command.env("PLANTD_POSTGRES_SCHEMA", &schema);
         if needs_server {
             command.args(["--url", &url]);
         }
-        let ended = command.output().expect("the program can be started");
+        command.output().expect("the program can be started")
+    };
+    for (arguments, needs_server) in [
+        (&["openapi"][..], false),
+        (&["completions", "zsh"], false),
+        (&["token", "list"], false),
+        (&["token", "revoke", "mine"], false),
+        (&["archive", "prune", "--keep", "7d", archive], false),
+        (&["migrate"], false),
+        (&["get", "1"], true),
+        (&["list"], true),
+        (&["export", "-"], true),
+        (&["events"], true),
+        (&["import", "--on-conflict", "skip", plants], true),
+    ] {
+        let ended = run(arguments, needs_server);
         assert_eq!(ended.status.code(), Some(READER_GONE), "{arguments:?}: {ended:?}");
         assert!(ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
     }
+    // Rows that failed matter more.
+    let ended = run(&["import", plants], true);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::files::data_folder::{DataOptions, make_folder};
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::serve::first_run;
-use crate::transfer::output::{cannot_print, print, say};
+use crate::transfer::output::{print, say};
 
 /// The value of `--scope` in the help and in clap's errors.
 const SCOPE: &str = "SCOPE";
@@ -199,7 +199,7 @@ fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     if let Some(path) = removed? {
         said += &format!(", and removed {}, which held it", path.display());
     }
-    Ok(writeln!(io::stdout().lock(), "{said}").with_context(cannot_print)?)
+    Ok(print(format!("{said}\n").as_bytes())?)
 }
 
 fn no_tokens_file(path: &Path) -> Stop {

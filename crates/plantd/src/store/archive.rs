@@ -1,10 +1,10 @@
 //! The archive of the write-ahead log: how it is named on the command line, and `plantd archive`.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use indicatif::{DecimalBytes, HumanCount};
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use plant_store::{
 
 use crate::exit::Stop;
 use crate::option_value::duration;
-use crate::transfer::output::cannot_print;
+use crate::transfer::output::print;
 
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -126,6 +126,5 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<(), Stop> {
     let ArchiveCommand::Prune(PruneOptions { archive, keep }) = command;
     let pruned = prune_archive(archive, *keep)?;
     let (pieces, bytes) = (HumanCount(pruned.pieces), DecimalBytes(pruned.bytes));
-    let said = writeln!(io::stdout(), "removed {pieces} pieces ({bytes})");
-    Ok(said.with_context(cannot_print)?)
+    Ok(print(format!("removed {pieces} pieces ({bytes})\n").as_bytes())?)
 }

@@ -23,6 +23,7 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use crate::exit::Stop;
 use crate::option_value::whole_number;
+use crate::transfer::output::print;
 
 /// The fewest connections: one is for reading.
 const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + 1;
@@ -173,5 +174,5 @@ pub(crate) fn migrate(options: &MigrateOptions) -> Result<(), Stop> {
     } else {
         format!("the tables in schema {schema} are there already")
     };
-    Ok(writeln!(io::stdout(), "{said}").context("cannot write to standard output")?)
+    Ok(print(format!("{said}\n").as_bytes())?)
 }

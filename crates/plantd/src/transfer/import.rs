@@ -14,6 +14,7 @@ use ureq::{Body, SendBody};
 
 use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
+use crate::transfer::output::print;
 use crate::transfer::upload::Upload;
 use crate::transfer::{format_of_file, progress_bar};
 
@@ -55,7 +56,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
     let report = report?;
 
     say_failed(&report, &options.file);
-    say_summary(&report, begun)?;
+    let printed = print_summary(&report, begun);
     if report.failed > 0 {
         let failed = HumanCount(report.failed);
         let ways = match options.on_conflict {
@@ -69,7 +70,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), Stop> {
             "rows that failed: {failed}; correct them and import all again with --on-conflict {ways}"
         )));
     }
-    Ok(())
+    Ok(printed.context("the plants are imported")?)
 }
 
 /// Sends an empty import, so that a server that does not accept the token says so before the file is sent.
@@ -153,17 +154,16 @@ fn say_failed(report: &ImportReport, file: &Path) {
     let _ = stderr.flush();
 }
 
-fn say_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
+fn print_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
     let ImportReport { created, replaced, skipped, failed, errors: _ } = report;
     let imported = progress_bar::summary(created + replaced, begun.elapsed());
     let [created, replaced, skipped, failed] =
         [created, replaced, skipped, failed].map(|rows| HumanCount(*rows));
-    writeln!(
-        io::stdout(),
+    let summary = format!(
         "imported {imported}: {created} created, {replaced} replaced, {skipped} skipped, \
-         {failed} failed"
-    )
-    .context("cannot write to standard output; the plants are imported")
+         {failed} failed\n"
+    );
+    print(summary.as_bytes())
 }
 
 /// The error for a file that cannot be read.
