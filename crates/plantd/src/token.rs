@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::builder::StyledStr;
+use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Subcommand};
 use plant_http::{Scope, Token, TokenName, TokenRecord};
@@ -16,9 +16,6 @@ use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::serve::first_run;
 use crate::transfer::output::{print, say};
-
-/// The value of `--scope` in the help and in clap's errors.
-const SCOPE: &str = "SCOPE";
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
@@ -31,19 +28,17 @@ pub(crate) enum TokenCommand {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = format!(
-    "Scopes:{}\n\n\
-     Standard output gets the token alone, and standard error says until when it is valid. Only a digest of the token is \
-     stored, so plantd cannot show it again. A running server notices new and revoked tokens within 2 s.",
-    Scope::ALL.map(|scope| format!("\n  {scope:7}  {}", permission(scope))).concat()
-))]
+#[command(
+    after_help = "Standard output gets the token alone, and standard error says until when it is valid. Only a digest \
+    of the token is stored, so plantd cannot show it again. A running server notices new and revoked tokens within 2 s."
+)]
 pub(crate) struct TokenCreateOptions {
     /// The name in the list and the log; no other token may have it
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What the token permits; see below
-    #[arg(long, value_name = SCOPE, value_parser = scope)]
+    /// What the token permits
+    #[arg(long, value_name = "SCOPE", value_parser = scope())]
     scope: Scope,
 
     /// How long the token is valid: a number with its unit, such as 30m, 12h or 90d
@@ -74,23 +69,23 @@ const fn permission(scope: Scope) -> &'static str {
     }
 }
 
-/// Adds the scopes, and what each permits, to clap's error about a missing or wrong scope.
+/// Parses a scope. The help and the completions list the scopes, and what each permits.
+fn scope() -> impl TypedValueParser<Value = Scope> {
+    let value = |scope: Scope| PossibleValue::new(scope.name()).help(permission(scope));
+    PossibleValuesParser::new(Scope::ALL.map(value)).try_map(|name| {
+        let named = Scope::ALL.into_iter().find(|scope| scope.name() == name);
+        named.context("there is no such scope")
+    })
+}
+
+/// Adds the scopes, and what each permits, to clap's error about a missing scope: clap names only the option.
 pub(crate) fn explain_scopes(error: &mut clap::Error) {
-    let is_about_scope = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(argument)) => argument.contains(SCOPE),
-        Some(ContextValue::Strings(missing)) => missing.iter().any(|name| name.contains(SCOPE)),
-        _ => false,
-    };
-    if is_about_scope {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return };
+    if missing.iter().any(|option| option.starts_with("--scope ")) {
         let tip = |scope| StyledStr::from(format!("--scope {scope:7}  {}", permission(scope)));
         let tips = Scope::ALL.map(tip).to_vec();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
-}
-
-fn scope(text: &str) -> Result<Scope, String> {
-    let named = Scope::ALL.into_iter().find(|scope| scope.name() == text);
-    named.ok_or_else(|| "there is no such scope".to_owned())
 }
 
 /// Parses a token's name. If the text is a token itself, the error asks for the name.

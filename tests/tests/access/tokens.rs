@@ -162,11 +162,13 @@ fn create_says_until_when_the_token_is_valid_and_which_scopes_there_are() {
     let until = said.strip_prefix("valid until ").and_then(|time| time.strip_suffix('\n'));
     assert_eq!(until, Some(list(folder.path())[1][3].as_str()), "{said}");
 
-    for rest in [&[][..], &["--scope"], &["--scope", "all"]] {
-        let launch = token_command(folder.path(), &[&["create", "--name", "x"], rest].concat());
-        let scopes = ["--scope metrics", "--scope backup", "--scope read", "--scope write"];
-        let said = launch.assert_refused(USAGE, &scopes);
-        assert!(said.contains("read plants, events and the metrics"), "{said}");
+    let scopes = ["--scope metrics", "--scope backup", "--scope read", "--scope write"];
+    let missing = token_command(folder.path(), &["create", "--name", "x"]);
+    let said = missing.assert_refused(USAGE, &scopes);
+    assert!(said.contains("read plants, events and the metrics"), "{said}");
+    for rest in [&["--scope"][..], &["--scope", "all"]] {
+        let wrong = token_command(folder.path(), &[&["create", "--name", "x"], rest].concat());
+        wrong.assert_refused(USAGE, &["metrics, backup, read, write"]);
     }
     assert_eq!(names(folder.path()), ["lasting", "short"]);
 }
