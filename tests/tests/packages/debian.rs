@@ -138,15 +138,16 @@ fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_re
 
     let document = Document::read("docs/operations.md");
     let transcript = document.part("Back up every night").blocks("console").join("\n");
-    let commands: String = transcript
-        .lines()
-        .filter_map(|line| line.strip_prefix("$ "))
-        .map(|command| format!("{command}\n"))
-        .collect();
-    assert!(commands.contains("enable --now plantd-backup.timer"), "{commands}");
-    // The server accepts a new token within 2 s.
-    machine
-        .run(&format!("set -eu\nsystemctl() {{ sleep 2; command systemctl \"$@\"; }}\n{commands}"));
+    let settings = machine.root().join("etc/plantd").display().to_string();
+    for command in transcript.lines().filter_map(|line| line.strip_prefix("$ ")) {
+        // The system has no curl.
+        if command.starts_with("curl ") {
+            let command = command.replace("/etc/plantd", &settings);
+            machine.run_in_network("sh", &["-c", &command]);
+        } else {
+            machine.run(command);
+        }
+    }
     assert_eq!(machine.run("systemctl is-active plantd-backup.timer"), "active");
     let elapses = "systemctl show --property NextElapseUSecRealtime --value plantd-backup.timer";
     assert!(machine.run(elapses).contains(":"), "the timer does not elapse");
