@@ -105,6 +105,7 @@ fn a_page_is_one_line_in_the_log_and_its_parts_are_lines_for_debugging_unless_th
     let requests = [
         ("GET /", "GET / 200", "INFO"),
         ("GET /docs", "GET /docs 200", "INFO"),
+        ("GET /docs/", "GET /docs/ 307", "INFO"),
         ("GET /app/main.js", "GET /app/main.js 200", "DEBUG"),
         ("HEAD /app/base.css", "HEAD /app/base.css 200", "DEBUG"),
         ("GET /docs/page.js", "GET /docs/page.js 200", "DEBUG"),

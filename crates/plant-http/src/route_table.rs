@@ -25,7 +25,7 @@ pub(crate) struct RouteEntry {
     pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
     /// The counters of requests with a method that the route does not have.
     pub(crate) other: Rc<EndpointMetrics>,
-    /// Whether the route serves a part of a page, such as a script.
+    /// Whether the route serves a file that a page loads, such as a script.
     pub(crate) is_part_of_page: bool,
 }
 

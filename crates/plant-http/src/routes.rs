@@ -49,12 +49,13 @@ fn all() -> Vec<Path> {
         Path::needing(Access::Scope(Scope::Backup), "/backup").on(Method::GET, backup::backup),
         Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
-        Path::open("/docs/").on(Method::GET, async || redirect("../docs")).page(),
+        Path::open("/docs/").on(Method::GET, async || redirect("../docs")).of_page(),
     ];
     paths.extend(monitoring(Access::Scope(Scope::Metrics)));
     paths.extend(pages::files().map(|(path, file)| {
         let answer = move |request: HttpRequest| ready(file.answer(&request));
-        Path::open(path).on(Method::GET, answer).page()
+        let is_part_of_page = file.is_part_of_page();
+        Path { is_part_of_page, ..Path::open(path).on(Method::GET, answer).of_page() }
     }));
     paths
 }
@@ -133,15 +134,13 @@ impl Routes {
         let mut table = RouteTable::new(entry(unknown, Vec::new(), false));
         for path in self.paths() {
             // One label for all pages: they are many, and alike.
-            let label = if path.is_page { "page" } else { path.pattern };
+            let label = if path.belongs_to_page { "page" } else { path.pattern };
             let endpoint = |method: Method| {
                 let metrics = metrics.endpoint(label, method.as_str());
                 (method, Rc::new(metrics))
             };
             let endpoints = path.methods.into_iter().map(endpoint).collect();
-            // The pages themselves, `/` and `/docs`, are in no folder.
-            let is_part_of_page = path.is_page && path.pattern.matches('/').count() > 1;
-            table.add(path.pattern, entry(path.reads, endpoints, is_part_of_page));
+            table.add(path.pattern, entry(path.reads, endpoints, path.is_part_of_page));
         }
         table
     }
@@ -153,7 +152,7 @@ pub(crate) fn endpoints() -> impl Iterator<Item = Endpoint> {
         path.methods.into_iter().map(move |method| {
             let is_read = method == Method::GET;
             let access = if is_read { path.reads } else { Routes::All.changes() };
-            Endpoint { path: path.pattern, method, access, is_operation: !path.is_page }
+            Endpoint { path: path.pattern, method, access, is_operation: !path.belongs_to_page }
         })
     })
 }
@@ -177,7 +176,10 @@ struct Path {
     pattern: &'static str,
     /// What GET and HEAD need.
     reads: Access,
-    is_page: bool,
+    /// Whether it is a page for people, a file of one, or a redirect to one.
+    belongs_to_page: bool,
+    /// Whether it is a file that a page loads, such as a script.
+    is_part_of_page: bool,
     /// HEAD comes with GET.
     methods: Vec<Method>,
     resource: Resource,
@@ -195,12 +197,19 @@ impl Path {
 
     fn needing(reads: Access, pattern: &'static str) -> Self {
         let resource = web::resource(pattern);
-        Self { pattern, reads, is_page: false, methods: Vec::new(), resource }
+        Self {
+            pattern,
+            reads,
+            belongs_to_page: false,
+            is_part_of_page: false,
+            methods: Vec::new(),
+            resource,
+        }
     }
 
-    /// The same path as a page for people, or one of its files.
-    fn page(self) -> Self {
-        Self { is_page: true, ..self }
+    /// The same path, which belongs to a page for people.
+    fn of_page(self) -> Self {
+        Self { belongs_to_page: true, ..self }
     }
 
     fn on<F, Arguments>(mut self, method: Method, handler: F) -> Self

@@ -37,6 +37,11 @@ impl StaticFile {
         Self { content_type, content, content_security_policy, entity_tag: OnceLock::new() }
     }
 
+    /// Whether a page loads this file, and a person does not open it.
+    pub(crate) fn is_part_of_page(&self) -> bool {
+        self.content_type != PAGE
+    }
+
     pub(crate) fn answer(&'static self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
         let opaque = self
             .entity_tag
