@@ -16,6 +16,7 @@ mod log_queue;
 mod logger;
 mod manual;
 mod option_value;
+mod print;
 mod serve;
 mod store;
 mod token;
@@ -29,8 +30,8 @@ use crate::client::health;
 use crate::command_line::{Cli, Command};
 use crate::exit::Stop;
 use crate::log_line::check_clock;
+use crate::print::{ReaderGone, print};
 use crate::store::{archive, postgres, restore, verify};
-use crate::transfer::output::{ReaderGone, print};
 use crate::transfer::{backup, events, export, get, import, list};
 
 /// One thread allocates the pages of tables, in sizes that vary, and another frees them. With the allocator of glibc, the

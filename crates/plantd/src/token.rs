@@ -14,8 +14,8 @@ use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder};
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
+use crate::print::{print, say};
 use crate::serve::first_run;
-use crate::transfer::output::{print, say};
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {

@@ -14,7 +14,7 @@ use plant_store::{
 
 use crate::exit::Stop;
 use crate::option_value::duration;
-use crate::transfer::output::print;
+use crate::print::print;
 
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";

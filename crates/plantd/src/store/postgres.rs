@@ -23,7 +23,7 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use crate::exit::Stop;
 use crate::option_value::whole_number;
-use crate::transfer::output::print;
+use crate::print::print;
 
 /// The fewest connections: one is for reading.
 const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + 1;

@@ -13,10 +13,10 @@ use rustix::io::Errno;
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
+use crate::print::say;
 use crate::store::archive::{
     ArchiveOptions, describe, describe_left_out, open_backup, stop_of_open, stop_of_restore,
 };
-use crate::transfer::output::say;
 use crate::transfer::progress_bar;
 
 /// The mode of a data folder: for its owner alone.

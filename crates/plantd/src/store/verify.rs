@@ -9,10 +9,10 @@ use plant_store::{LeftOut, SledConfig, SledInspection, StoreFailure, Verificatio
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
+use crate::print::print;
 use crate::store::archive::{
     ArchiveOptions, describe, describe_left_out, open_backup, stop_of_open, stop_of_restore,
 };
-use crate::transfer::output::print;
 use crate::transfer::progress_bar;
 
 #[derive(Clone, Debug, Args)]

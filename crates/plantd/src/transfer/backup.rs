@@ -16,8 +16,9 @@ use ureq::http::{Method, Response};
 use crate::client::backoff::{Backoff, retry_after};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
+use crate::print::say;
 use crate::transfer::broken::Broken;
-use crate::transfer::output::{Output, cannot_write, say};
+use crate::transfer::output::{Output, cannot_write};
 use crate::transfer::progress_bar;
 
 /// How much is read and written at a time, in bytes.

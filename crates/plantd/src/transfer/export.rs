@@ -19,8 +19,8 @@ use crate::client::plant_pages::{self, PlantPages, Selection};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
 use crate::transfer::broken::Broken;
-use crate::transfer::output::{Output, cannot_write, say_exported};
-use crate::transfer::{format_of_file, progress_bar, salvage};
+use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::{format_of_file, progress_bar, salvage, say_exported};
 
 /// How much is read and written at a time, in bytes.
 const BUFFER_BYTES: usize = 128 * 1024;

@@ -14,7 +14,7 @@ use ureq::{Body, SendBody};
 
 use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
-use crate::transfer::output::print;
+use crate::print::print;
 use crate::transfer::upload::Upload;
 use crate::transfer::{format_of_file, progress_bar};
 

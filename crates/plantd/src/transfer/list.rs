@@ -9,7 +9,7 @@ use plant_http::limits::PAGE_MAX_PLANTS;
 use crate::client::plant_pages::{PlantPages, Selection};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
-use crate::transfer::output::say;
+use crate::print::say;
 use crate::transfer::plant_printer::PlantPrinter;
 
 /// How many plants are listed at a terminal unless `--limit` says otherwise.

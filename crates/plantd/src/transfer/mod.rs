@@ -17,10 +17,12 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Instant;
 
 use anyhow::anyhow;
 
 use crate::exit::Stop;
+use crate::print::say;
 
 /// The format that the user names, or else the one of the file's extension.
 fn format_of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Result<F, Stop> {
@@ -39,4 +41,9 @@ fn format_of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Re
             file.display()
         ))
     })
+}
+
+/// Reports a finished export.
+fn say_exported(plants: u64, begun: Instant) {
+    say(&format!("exported {}", progress_bar::summary(plants, begun.elapsed())));
 }

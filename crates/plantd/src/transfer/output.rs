@@ -1,19 +1,15 @@
 //! Where a command writes. A file gets a whole export, or stays unchanged.
 
-use std::error::Error;
-use std::fmt;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use anyhow::Context as _;
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::files::directory_entry::folder_of;
-use crate::transfer::progress_bar;
+use crate::print::{CANNOT_PRINT, ReaderGone};
 
 /// The path that stands for standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
@@ -82,42 +78,13 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes).map_err(|cause| match cause.kind() {
-            ErrorKind::BrokenPipe => ReaderGone.into(),
-            _ => cause,
-        })
+        self.file.write(bytes).map_err(ReaderGone::or)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 }
-
-/// The reader of the output, such as `head`, ended first. That is no mistake, so the command ends without a message.
-#[derive(Debug)]
-pub(crate) struct ReaderGone;
-
-impl ReaderGone {
-    /// Whether this is why a command failed.
-    pub(crate) fn is_cause_of(error: &anyhow::Error) -> bool {
-        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-        causes.any(|cause| cause.get_ref().is_some_and(|cause| cause.is::<Self>()))
-    }
-}
-
-impl From<ReaderGone> for io::Error {
-    fn from(gone: ReaderGone) -> Self {
-        Self::new(ErrorKind::BrokenPipe, gone)
-    }
-}
-
-impl fmt::Display for ReaderGone {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("its reader has ended")
-    }
-}
-
-impl Error for ReaderGone {}
 
 /// A file in the same folder, with the permissions of the one that it replaces. A new file has plants, so it is for its owner
 /// alone: tempfile makes it so.
@@ -139,27 +106,7 @@ fn create_beside(path: &Path, existing: Option<&Metadata>) -> io::Result<NamedTe
 /// The error for a file that cannot be written.
 pub(crate) fn cannot_write(file: &Path) -> String {
     match file == Path::new(STANDARD_OUTPUT) {
-        true => "cannot write to standard output".to_owned(),
+        true => CANNOT_PRINT.to_owned(),
         false => format!("cannot write {}", file.display()),
     }
-}
-
-/// The error for standard output that cannot be written.
-pub(crate) fn cannot_print() -> String {
-    cannot_write(Path::new(STANDARD_OUTPUT))
-}
-
-/// Prints what a command is to show on standard output.
-pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
-    Output::standard().and_then(|mut output| output.write_all(text)).with_context(cannot_print)
-}
-
-/// Prints a line for the user on standard error. A failure to print it is ignored.
-pub(crate) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Reports a finished export.
-pub(crate) fn say_exported(plants: u64, begun: Instant) {
-    say(&format!("exported {}", progress_bar::summary(plants, begun.elapsed())));
 }

@@ -9,7 +9,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::client::remote::printable;
 use crate::exit::Stop;
-use crate::transfer::output::{Output, cannot_print};
+use crate::print::CANNOT_PRINT;
+use crate::transfer::output::Output;
 
 /// The widest that the column of names becomes. A longer name moves only the tag of its own plant.
 const NAMES_MAX_WIDTH: usize = 60;
@@ -23,7 +24,7 @@ pub(super) struct PlantPrinter {
 impl PlantPrinter {
     /// Prints a table, unless the user wants JSON or there is no terminal.
     pub(super) fn open(is_json: bool) -> Result<Self, Stop> {
-        let output = Output::standard().with_context(cannot_print)?;
+        let output = Output::standard().context(CANNOT_PRINT)?;
         let is_at_terminal = io::stdout().is_terminal();
         let table = (is_at_terminal && !is_json).then(Table::default);
         Ok(Self { output, table, is_at_terminal })
@@ -42,7 +43,7 @@ impl PlantPrinter {
             None => TransferFormat::NdJson.write_rows(plants, &mut text)?,
         }
         let printed = self.output.write_all(&text).and_then(|()| self.output.flush());
-        Ok(printed.with_context(cannot_print)?)
+        Ok(printed.context(CANNOT_PRINT)?)
     }
 }
 

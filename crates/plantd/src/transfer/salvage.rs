@@ -12,8 +12,8 @@ use plant_store::{SledConfig, SledInspection};
 
 use crate::exit::Stop;
 use crate::files::data_folder::plants_folder;
-use crate::transfer::output::{Output, cannot_write, say_exported};
-use crate::transfer::progress_bar;
+use crate::transfer::output::{Output, cannot_write};
+use crate::transfer::{progress_bar, say_exported};
 
 /// How many plants are written at a time.
 const PLANTS_AT_A_TIME: usize = 1000;

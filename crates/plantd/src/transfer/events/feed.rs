@@ -18,7 +18,8 @@ use ureq::http::{HeaderMap, Method, Response};
 use crate::client::backoff::retry_after;
 use crate::client::remote::{self, Remote};
 use crate::exit::Stop;
-use crate::transfer::output::{Output, cannot_print};
+use crate::print::CANNOT_PRINT;
+use crate::transfer::output::Output;
 
 /// The longest pause before a retry, even if the server asks for a longer one.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -88,7 +89,7 @@ impl Feed {
         if !page.is_empty() {
             let lines: String = page.iter().flat_map(|event| [event.get(), "\n"]).collect();
             let printed = self.output.write_all(lines.as_bytes());
-            printed.and_then(|()| self.output.flush()).with_context(cannot_print)?;
+            printed.and_then(|()| self.output.flush()).context(CANNOT_PRINT)?;
         }
         self.start = Some(EventStart::After(next));
         Ok(if page.is_empty() { Printed::Nothing } else { Printed::Events })

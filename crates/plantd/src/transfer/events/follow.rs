@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 
 use crate::client::backoff::Backoff;
 use crate::exit::Stop;
+use crate::print::{CANNOT_PRINT, ReaderGone, say};
 use crate::transfer::events::feed::{Feed, PageFailure, Printed};
-use crate::transfer::output::{ReaderGone, cannot_print, say};
 
 /// Follows until the reader of standard output is gone. A write would notice that only with the next event.
 pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
@@ -22,7 +22,7 @@ pub(super) fn follow_for_reader(mut feed: Feed) -> Result<(), Stop> {
         tokio::select! {
             ended = spawn_blocking(move || follow(&mut feed)) => ended?,
             gone = spawn_blocking(wait_until_reader_is_gone) => {
-                Ok(gone?.with_context(cannot_print)?)
+                Ok(gone?.context(CANNOT_PRINT)?)
             }
         }
     });

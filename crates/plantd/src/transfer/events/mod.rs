@@ -11,9 +11,10 @@ use plant_http::transfer::EventStart;
 
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
+use crate::print::CANNOT_PRINT;
 use crate::transfer::events::feed::{Feed, PageFailure, Printed};
 use crate::transfer::events::follow::follow_for_reader;
-use crate::transfer::output::{Output, cannot_print};
+use crate::transfer::output::Output;
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -40,7 +41,7 @@ pub(crate) struct EventsOptions {
 
 pub(crate) fn run(options: &EventsOptions) -> Result<(), Stop> {
     let remote = Remote::new(&options.remote)?;
-    let output = Output::standard().with_context(cannot_print)?;
+    let output = Output::standard().context(CANNOT_PRINT)?;
     let mut feed = Feed { remote, with_plants: options.plants, start: options.after, output };
     if options.follow {
         return follow_for_reader(feed);
