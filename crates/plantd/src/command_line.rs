@@ -48,7 +48,7 @@ pub(crate) enum Command {
     List(ListOptions),
     /// Import the plants in a file into a running server
     Import(ImportOptions),
-    /// Export the plants of a running server, or those of a data folder
+    /// Export plants of a running server, or those of a data folder
     Export(ExportOptions),
     /// Print the changes of plants, and follow those still to come
     Events(EventsOptions),

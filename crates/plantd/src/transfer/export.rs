@@ -213,9 +213,9 @@ impl Export<'_> {
     }
 
     /// Asks the server which of the selected plants follow the last row: a proxy that speaks HTTP/1.0 to the server can hide
-    /// a truncated answer. If plants follow, and fewer arrived than existed at the beginning, the export counts as
-    /// truncated. Otherwise the plants that follow may have been created during the export. They are copied too, because a
-    /// plant that existed the whole time may be among them. Without a total, that also completes a truncated export.
+    /// a truncated answer. Plants after the last row mean one of two things. With a total, and fewer rows than that: the
+    /// answer was cut, and the export fails. Otherwise they may be new, and are appended; without a total this also repairs a
+    /// cut answer.
     fn copy_following(&mut self) -> Result<(), Broken> {
         loop {
             let following = plants_after(self.remote, self.selection, self.last);
