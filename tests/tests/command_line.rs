@@ -512,7 +512,7 @@ fn export_reads_a_folder_itself_and_says_what_is_left_out() {
 #[test]
 fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
     const TOO_LARGE: &str = "99999999999999999999999";
-    let duration = ["such as 500ms"; 2];
+    let duration = ["such as 10s"; 2];
     let token = ["token", "create", "--name", "x", "--scope", "read"];
     for (command, flag, allowed, more) in [
         (&[] as &[&str], "--cache-mb", ["from 1 to", "1048576"], &["0", "1048577"][..]),
@@ -523,6 +523,7 @@ fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
         (&[], "--postgres-connections", ["from 8 to", "1000"], &["0", "7", "1001"]),
         (&[], "--drain-delay", duration, &["soon"]),
         (&[], "--drain-timeout", duration, &["soon"]),
+        (&["list"], "--limit", ["from 1 to", "18446744073709551615"], &["0"]),
         (&token, "--expires", duration, &["soon"]),
     ] {
         for value in ["-1", "-1s", TOO_LARGE, "", "much", "1.5"].iter().chain(more) {

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Export(ExportOptions),
     /// Print the changes of plants, and follow those still to come
     Events(EventsOptions),
-    /// Say whether a running server is ready
+    /// Exit with 0 if a running server is ready
     Health(HealthOptions),
     /// Back up a running server into a file
     Backup(BackupOptions),

@@ -21,7 +21,6 @@ where
 
 /// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|cause| {
-        format!("{cause}; give a duration with its unit, such as 500ms, 10s or 90d")
-    })
+    humantime::parse_duration(text)
+        .map_err(|_| "give a duration with its unit, such as 10s, 12h or 90d".to_owned())
 }

@@ -121,7 +121,7 @@ inBrowser(async (browser) => {
   await says("201–250 of 250 plants matching “sparse”");
   await press(page, "First");
   await search.fill("no such plant");
-  await page.getByText("No plants match.").waitFor();
+  await page.getByText("No plants match").waitFor();
   await press(page, "Show all plants");
   await shows(pages[0], "all again");
   assert.equal(await search.inputValue(), "");

@@ -195,7 +195,7 @@ async function walk(browser, colorScheme, reader) {
   await page.getByText("2 plants with the tag “Rosaceae”").waitFor();
   await looksGood("tag");
   await page.getByLabel("Search plants").fill("palm");
-  await page.getByText("No plants match.").waitFor();
+  await page.getByText("No plants match").waitFor();
   await looksGood("nothing-found");
   await press(page, "Show all plants");
 

@@ -114,6 +114,18 @@ fn a_running_server_refuses_a_token_that_has_expired() {
 }
 
 #[test]
+fn a_token_of_the_file_keeps_its_scope_in_a_server_that_has_the_same_token_in_its_environment() {
+    let folder = folder();
+    let token = create_token(folder.path(), &["--name", "reader", "--scope", "read"]);
+    let launch = Launch::new().data(folder.path()).environment("PLANTD_TOKEN", &token);
+    let server = TestServer::start_with(launch);
+    let client = server.client().with_token(&token);
+    let whose = client.send("GET", "/token", &[], "").json();
+    assert_eq!((&whose["name"], &whose["scope"]), (&"reader".into(), &"read".into()));
+    client.create(1, "Rosa", None).assert_error(403, 2003);
+}
+
+#[test]
 fn a_name_is_of_one_token_until_that_token_is_revoked_or_has_expired() {
     let server = server();
     let (client, _) = client_of(&server, "app");

@@ -194,8 +194,9 @@ export class App {
       if (!this.session) return;
       const { list } = this.session;
       this.activeRow.reset();
+      const isNewPlace = list.query.name === "";
       list.show({ after: null, name: text });
-      writeAddress(list, null, { isNewPlace: false });
+      writeAddress(list, null, { isNewPlace });
     }, TYPING_MS);
   }
 
@@ -203,11 +204,12 @@ export class App {
     const id = parseId(text);
     if (id === null) return this.announce(NOT_AN_ID);
     const { list } = this.session;
+    const cleared = list.query.name || list.query.tag ? " The search was cleared." : "";
     const isShown = await this.show({ after: positionBefore(id), name: "", tag: "" }, { target: id });
     if (!isShown) return;
-    if (list.plants.length === 0) this.announce(`No more plants after ${id}.`);
-    else if (list.plants[0].id === id) this.announce(`Plant ${id} is the first on this page.`);
-    else this.announce(`There is no plant ${id}. The next ones are shown.`);
+    if (list.plants.length === 0) this.announce(`No more plants after ${id}.${cleared}`);
+    else if (list.plants[0].id === id) this.announce(`Plant ${id} is the first on this page.${cleared}`);
+    else this.announce(`There is no plant ${id}. The next ones are shown.${cleared}`);
   }
 
   // Dialogs
@@ -251,8 +253,8 @@ export class App {
   #drop(event) {
     event.preventDefault();
     const { files } = event.dataTransfer;
-    const mayImport = this.signIn === null && this.session.mayWrite;
-    if (!mayImport) return;
+    if (this.signIn !== null) return;
+    if (!this.session.mayWrite) return this.announce("This token is read-only: it may not import.");
     if (files.length > 1) return this.announce("Drop one file at a time.");
     if (this.dialog === null) this.importFile();
     if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.choose(files[0]);

@@ -4,6 +4,7 @@ import { html } from "./lit-html/lit-html.js";
 import { troubleView } from "./dialog.js";
 import { sentence } from "./format.js";
 import { pager, rangeText, searchProgress } from "./pager.js";
+import { parseId } from "./plant.js";
 import { plantTable } from "./plant_table.js";
 import { isPhone } from "./screen.js";
 import { account, allTags, toolbar } from "./toolbar.js";
@@ -78,7 +79,9 @@ function empty(app) {
   if (name || tag) {
     return html`
       <div class="empty">
-        <h2>No plants match.</h2>
+        <h2>No plants match</h2>
+        ${name && html`<p>The search looks at names only. “${tag || "All tags"}” above lists plants by their tag.</p>`}
+        ${parseId(name) !== null ? html`<button @click=${() => app.jumpTo(name)}>Jump to id ${parseId(name)}</button>` : null}
         ${showAll(app)}
       </div>`;
   }

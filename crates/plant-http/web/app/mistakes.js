@@ -8,7 +8,8 @@ export const NO_MISTAKES = { id: "", name: "", tag: "" };
 
 /** What can be said before the plant is sent. The server knows the other rules. */
 export function mistakesIn({ id, name }) {
-  return { ...NO_MISTAKES, id: parseId(id) === null ? NOT_AN_ID : "", name: name === "" ? "Type a name." : "" };
+  const aboutId = id.trim() === "" ? "Type an id." : NOT_AN_ID;
+  return { ...NO_MISTAKES, id: parseId(id) === null ? aboutId : "", name: name === "" ? "Type a name." : "" };
 }
 
 /** What the server says about fields, or null if its answer is about none of them. */

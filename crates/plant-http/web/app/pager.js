@@ -33,7 +33,8 @@ export function rangeText(list) {
   if (isAll) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
   const { total, isAbout } = name ? matching(list) : { total: formatPlants(list.total), isAbout: false };
   const begin = rank?.before ?? 0;
-  const range = rank ? `${formatCount(begin + 1)}–${formatCount(begin + plants.length)}` : formatCount(plants.length);
+  const numbers = plants.length === 1 ? [begin + 1] : [begin + 1, begin + plants.length];
+  const range = rank ? numbers.map(formatCount).join("–") : formatCount(plants.length);
   const about = isAbout || rank?.isExact === false ? "about " : "";
   return html`${about}${range} of <b>${total}</b>${filters}${rank ? "" : `, from id ${plants[0].id}`}`;
 }

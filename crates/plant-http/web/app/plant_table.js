@@ -4,6 +4,8 @@ import { html } from "./lit-html/lit-html.js";
 import { repeat } from "./lit-html/directives/repeat.js";
 import { isPhone } from "./screen.js";
 
+const MIDDLE_BUTTON = 1;
+
 export function plantTable(app) {
   const { list, mayWrite } = app.session;
   const { plants } = list;
@@ -32,19 +34,27 @@ function row(app, plant, { index, isActive, hasActions }) {
   // Only the active row has stops for the Tab key.
   const stop = isActive ? 0 : -1;
   const activate = () => app.activate(id, index);
-  const open = (event) => {
-    // The browser opens another tab or window.
-    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const show = (event) => {
+    // The browser opens another window, or saves the link.
+    if (event.shiftKey || event.altKey) return;
     event.preventDefault();
-    app.open(id);
+    if (event.ctrlKey || event.metaKey) openTab(event);
+    else app.open(id);
   };
   return html`
     <tr class=${marks} @animationend=${() => list.wasSeen(id)} @focusin=${activate}>
       <td class="id">${id}</td>
-      <td class="name"><a id="name-${id}" href="#plant=${id}" tabindex=${stop} @click=${open}>${name}</a></td>
+      <td class="name"><a id="name-${id}" href="#plant=${id}" tabindex=${stop} title=${name}
+        @click=${show} @auxclick=${(event) => event.button === MIDDLE_BUTTON && openTab(event)}>${name}</a></td>
       <td class="tag-cell">${tag(app, plant, stop)}</td>
       ${hasActions ? actions(app, plant, stop) : null}
     </tr>`;
+}
+
+/** Opens a link in another tab. Unlike a tab that the browser opens by itself, that one is signed in too. */
+function openTab(event) {
+  event.preventDefault();
+  open(event.currentTarget.href);
 }
 
 /** On a phone, the whole row opens the plant. */

@@ -17,10 +17,10 @@ export function signInView(app) {
     await app.submitToken(token);
     if (app.signIn?.message) focusAfterRendering(app, "#token");
   };
-  const hint = "It stays in this tab, until you close it or sign out.";
+  const hint = "It stays in this tab until you close the tab or sign out.";
   return modal(app, NEVER_CLOSES, { title: "Plant Store", className: "sign-in" }, html`
     <form @submit=${submit}>
-      <p>Sign in with a token, the password of this store.</p>
+      <p>Sign in with your token.</p>
       ${fieldView({ id: "token", label: "Token", type: "password", error: message, hint, isFirst: true, isRequired: true })}
       <button class="primary wide" aria-disabled=${isChecking}>${isChecking ? "Signing in …" : "Sign in"}</button>
     </form>

@@ -8,7 +8,7 @@ import { isPhone } from "./screen.js";
 export function toolbar(app) {
   return html`
     <div class="toolbar">
-      <input class="search" type="search" aria-label="Search plants" placeholder="Search plants" autocomplete="off"
+      <input class="search" type="search" aria-label="Search plants" placeholder="Search names" autocomplete="off"
         spellcheck="false" aria-keyshortcuts=${shortcut("/")} .value=${live(app.searchText)}
         @input=${({ target }) => app.search(target.value)}>
       ${isPhone() ? null : tools(app)}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{anyhow, ensure};
-use url::Url;
+use url::{ParseError, Url};
 
 use crate::files::unix_socket::{self, UNIX_PREFIX};
 
@@ -49,7 +49,10 @@ impl FromStr for ServerUrl {
         let url = Url::options()
             .syntax_violation_callback(Some(&|violation| repaired.set(Some(violation))))
             .parse(text)
-            .map_err(|cause| anyhow!("{cause}; {ADVICE}"))?;
+            .map_err(|cause| match cause {
+                ParseError::RelativeUrlWithoutBase => anyhow!("the scheme is missing; {ADVICE}"),
+                _ => anyhow!("{cause}; {ADVICE}"),
+            })?;
         ensure!(
             matches!(url.scheme(), "http" | "https"),
             "the scheme is neither http nor https; {ADVICE}"

@@ -33,7 +33,10 @@ pub(crate) fn in_force(
             Some(bytes) => TokensFile::parse(bytes)?.tokens,
             None => Vec::new(),
         };
-        records.extend(environment_token.clone());
+        // A token of the file keeps its scope and its expiry: the variable is also how a client is given its token.
+        let is_new = |token: &TokenRecord| !records.iter().any(|it| it.is_of_same_token(token));
+        let environment_token = environment_token.clone().filter(is_new);
+        records.extend(environment_token);
         Ok(records)
     };
     let first = records(&content).with_context(|| path.display().to_string());

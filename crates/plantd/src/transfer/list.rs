@@ -9,6 +9,7 @@ use plant_http::limits::PAGE_MAX_PLANTS;
 use crate::client::plant_pages::{PlantPages, Selection};
 use crate::client::remote::{Remote, RemoteOptions};
 use crate::exit::Stop;
+use crate::option_value::whole_number;
 use crate::print::say;
 use crate::transfer::plant_printer::PlantPrinter;
 
@@ -24,7 +25,7 @@ pub(crate) struct ListOptions {
     selection: Selection,
 
     /// How many plants to list at most [default: 100 at a terminal, all plants anywhere else]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
     limit: Option<NonZeroUsize>,
 
     /// Print JSON at a terminal too
