@@ -100,8 +100,9 @@ async function looksGood(page, colorScheme) {
   await inEachWidth(page, "open", colorScheme);
   await create.locator(".opblock-summary-control").click();
   const schemas = page.locator(".models");
-  for (const expand of await schemas.locator(".json-schema-2020-12-expand-deep-button").all()) await expand.click();
-  await schemas.getByText("name", { exact: true }).first().scrollIntoViewIfNeeded();
+  // From the last to the first: an open schema has such buttons too, which come after its own.
+  const buttons = await schemas.locator(".json-schema-2020-12-expand-deep-button").all();
+  for (const expand of buttons.reverse()) await expand.click();
   await inEachWidth(page, "schemas", colorScheme);
 }
 
