@@ -41,8 +41,18 @@ fn the_page_says_what_is_wrong_and_recovers_without_losing_what_was_typed() {
 }
 
 #[test]
-fn a_hundred_thousand_rows_are_imported_with_progress_and_exports_are_whole_or_nothing() {
-    run("import_export.js");
+fn a_hundred_thousand_rows_are_imported_with_progress_and_an_import_can_be_stopped() {
+    run("import.js");
+}
+
+#[test]
+fn a_person_sees_what_is_in_a_file_before_it_is_sent() {
+    run("import_preview.js");
+}
+
+#[test]
+fn an_export_is_saved_whole_or_not_at_all() {
+    run("export.js");
 }
 
 #[test]
