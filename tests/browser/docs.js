@@ -84,7 +84,7 @@ async function assertFits(page, width, state) {
   assert.ok(scrollWidth <= width, `the page is ${scrollWidth} px wide at ${width} px, ${state}`);
 }
 
-/** In a color scheme, axe finds nothing, and nothing is too wide: closed, while signing in, after a request, and with all schemas open. */
+/** In a color scheme, axe finds nothing, and nothing is too wide: closed, signing in, after a request, with open schemas. */
 async function looksGood(page, colorScheme) {
   await page.emulateMedia({ colorScheme });
   await page.locator(".opblock").first().waitFor();

@@ -3,14 +3,15 @@
 "use strict";
 
 const { readFileSync } = require("node:fs");
-const { assert, eventually, inBrowser, press, row, send, status, store, PLANTS_TOKEN, PLANTS_URL } = require("../harness.js");
+const {
+  assert, eventually, inBrowser, press, row, send, status, store, PLANTS_TOKEN, PLANTS_URL,
+} = require("../harness.js");
 
 const ROWS = 10_000;
 
 inBrowser(async (browser) => {
-  await store([
-    ...Array.from({ length: ROWS }, (_, index) => `${index + 1},Plant ${index + 1},`), '100001,"Acer, campestre",Sapindaceae',
-  ]);
+  const rows = Array.from({ length: ROWS }, (_, index) => `${index + 1},Plant ${index + 1},`);
+  await store([...rows, '100001,"Acer, campestre",Sapindaceae']);
   const page = await browser.signedIn();
   const dialog = page.getByRole("dialog");
 

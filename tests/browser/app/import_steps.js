@@ -21,7 +21,10 @@ function openImport(page) {
   const firstRows = () => dialog.locator(".preview tbody tr").evaluateAll((rows) => {
     return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
   });
-  const outcomes = () => dialog.locator(".outcomes div").allInnerTexts().then((texts) => texts.map((it) => it.split(/\s+/).join(" ")));
+  const outcomes = async () => {
+    const texts = await dialog.locator(".outcomes div").allInnerTexts();
+    return texts.map((text) => text.replace(/\s+/g, " "));
+  };
   let imports = 0;
   page.on("request", (request) => {
     if (request.method() === "POST" && new URL(request.url()).pathname === "/plants/import") imports += 1;

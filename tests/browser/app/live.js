@@ -2,7 +2,9 @@
 
 "use strict";
 
-const { add, assert, eventually, ids, inBrowser, order, position, press, row, send, store, INSECURE_URL, PLANTS_URL } = require("../harness.js");
+const {
+  add, assert, eventually, ids, inBrowser, order, position, press, row, send, store, INSECURE_URL, PLANTS_URL,
+} = require("../harness.js");
 
 const TABS = 10;
 
