@@ -255,7 +255,7 @@ export class App {
     const { files } = event.dataTransfer;
     if (this.signIn !== null) return;
     if (!this.session.mayWrite) return this.announce("This token is read-only: it may not import.");
-    if (files.length > 1) return this.announce("Drop one file at a time.");
+    if (files.length !== 1) return this.announce("Drop one file at a time.");
     if (this.dialog === null) this.importFile();
     if (this.dialog instanceof ImportDialog && !this.dialog.isBusy) this.dialog.choose(files[0]);
   }

@@ -50,8 +50,9 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
     server.signal.throwIfAborted();
     throw new Failure(CUT_OFF);
   }
-  const mayBeCutOff = total === null || rows < total;
-  if (mayBeCutOff && (await isCutOff(server, filter, end, signal))) {
+  if (end !== "" && !end.endsWith("\n")) throw new Failure(CUT_OFF);
+  const mayLackPlants = total === null || rows < total;
+  if (mayLackPlants && (await doPlantsFollow(server, filter, end, signal))) {
     throw new Failure(total === null ? CUT_OFF_OR_NEW : CUT_OFF);
   }
   return { blob: new Blob([...blobs, ...parts], { type: mediaType }), rows };
@@ -61,8 +62,7 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
  * Whether plants follow the last row. A proxy can make a truncated export look complete (docs/api.md, "Export"). An export
  * with fewer rows than announced is complete if the missing plants were deleted while it ran.
  */
-async function isCutOff(server, filter, end, signal) {
-  if (end !== "" && !end.endsWith("\n")) return true;
+async function doPlantsFollow(server, filter, end, signal) {
   const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1] ?? null;
   const { plants } = await readPage(server, filter, lastId, { limit: 1, signal });
   return plants.length > 0;

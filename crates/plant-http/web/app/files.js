@@ -29,7 +29,8 @@ export async function rowsAt(file, lineNumbers) {
   const rows = new Map(mediaType === "application/json" ? [] : lineNumbers.map((number) => [number, ""]));
   const isOpen = (row) => mediaType === "text/csv" && row.split('"').length % 2 === 0 && row.length < ROW_MAX_CHARACTERS;
   let begun = null;
-  await eachLine(file, Math.max(0, ...rows.keys()), (line, number) => {
+  const lineEnd = mediaType === "text/csv" ? /\r\n|\r|\n/ : /\r?\n/;
+  await eachLine(file, lineEnd, Math.max(0, ...rows.keys()), (line, number) => {
     if (begun !== null) rows.set(begun, `${rows.get(begun)}\n${line}`);
     else if (rows.has(number)) rows.set((begun = number), line);
     if (begun !== null && !isOpen(rows.get(begun))) begun = null;
@@ -39,17 +40,20 @@ export async function rowsAt(file, lineNumbers) {
 }
 
 /** Calls `onLine` for the lines up to number `last`, and for further ones while it returns true. */
-async function eachLine(file, last, onLine) {
+async function eachLine(file, lineEnd, last, onLine) {
   const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
   let number = 1;
   let rest = "";
   for (let goesOn = last > 0, isEnd = false; goesOn && !isEnd; ) {
     const { value, done } = await reader.read();
     isEnd = done;
-    const lines = (rest + (done ? "\n" : value)).split("\n");
-    rest = lines.pop();
+    const text = rest + (done ? "\n" : value);
+    // A line feed may follow in the next part.
+    const held = text.endsWith("\r") ? "\r" : "";
+    const lines = text.slice(0, text.length - held.length).split(lineEnd);
+    rest = lines.pop() + held;
     for (const line of lines) {
-      if (goesOn) goesOn = onLine(line.replace(/\r$/, ""), number) || number < last;
+      if (goesOn) goesOn = onLine(line, number) || number < last;
       number++;
     }
   }

@@ -61,7 +61,7 @@ export class ImportDialog {
     if (!this.file) return html`<button @click=${close}>Cancel</button>`;
     return html`
       <button @click=${close}>Cancel</button>
-      ${this.preview?.problem || this.error ? null : this.#importButton()}`;
+      ${this.preview && !this.preview.problem ? this.#importButton() : null}`;
   }
 
   #importButton() {
@@ -193,7 +193,9 @@ export class ImportDialog {
     try {
       this.report = await this.#send();
     } catch (failure) {
+      const unread = await this.file.slice(0, 1).arrayBuffer().then(() => "", unreadable);
       if (this.#stop.signal.aborted) this.error = `Stopped. ${STORED_ROWS}`;
+      else if (unread) this.error = unread;
       else if (failure.isOffline) this.error = `The connection broke off. ${STORED_ROWS} Import the file again.`;
       else this.error = sentence(failure.message);
     }

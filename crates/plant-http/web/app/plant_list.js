@@ -57,7 +57,9 @@ export class PlantList {
     return this.#load((signal) => this.#readPage(signal));
   }
 
-  next() {
+  async next() {
+    // The page on the screen may be older than the rank and the query.
+    if (this.isLoading) return false;
     const { rank, plants } = this;
     const end = rank && rankAt(this.#end, rank.before + plants.length, this.#cursor, { isExact: rank.isExact });
     return this.show({ after: this.#end }, { rank: end });

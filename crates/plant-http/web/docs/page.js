@@ -1,7 +1,11 @@
 "use strict";
 
 // The page at `/` keeps its token here, for as long as the tab is open.
-const token = sessionStorage.getItem("plant-store-token");
+const STORED_TOKEN = "plant-store-token";
+const token = sessionStorage.getItem(STORED_TOKEN);
+
+// The back button may bring this page back as it was, with a token that has been given up meanwhile.
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
 
 // The name of the security scheme in openapi.json.
 const SCHEME = "bearerAuth";
@@ -40,6 +44,7 @@ const hiddenToken = {
       };
       const signOut = () => {
         authActions.logout([SCHEME]);
+        sessionStorage.removeItem(STORED_TOKEN);
         close();
       };
       const field = [
