@@ -55,13 +55,14 @@ pub fn printed(arguments: &[&str]) -> String {
 }
 
 /// The headings of lists that are neither of subcommands nor of options.
-const OTHER_LISTS: [&str; 3] = ["Arguments:", "Scopes:", "Exit codes:"];
+const OTHER_LISTS: [&str; 2] = ["Arguments:", "Exit codes:"];
 
 /// What each row of the lists of subcommands and options is about: the long flag, or the subcommand.
 fn rows(help: &str) -> impl Iterator<Item = &str> {
     let mut is_in_list = false;
     let rows = help.lines().filter(move |line| {
-        if !line.starts_with(' ') {
+        // A list may have empty lines between its rows.
+        if !line.is_empty() && !line.starts_with(' ') {
             is_in_list = line.ends_with(':') && !OTHER_LISTS.contains(line);
         }
         // A text that needs several lines is indented further than a flag without a letter.
