@@ -4,13 +4,14 @@
 
 const { readFileSync } = require("node:fs");
 const path = require("node:path");
-const { assert, eventually, inBrowser, send } = require("./harness.js");
+const { assert, eventually, inBrowser, order, send } = require("./harness.js");
 
 inBrowser(async (browser) => {
   const plants = readFileSync(path.join(__dirname, "../data/plants.csv"), "utf8");
   const { text } = await send("POST", "plants/import", plants, "text/csv");
   assert.match(text, /"failed":0,/);
-  const page = await browser.signedIn({ person: await browser.person({ colorScheme: "light" }) });
+  const token = await order("create-token anna write");
+  const page = await browser.signedIn({ token, person: await browser.person({ colorScheme: "light" }) });
   await page.getByRole("table").waitFor();
   await eventually(() => page.locator(".fresh").count(), 0, "plants that are marked as new");
   await page.screenshot({ path: path.join(process.env.OUTPUT_FOLDER, "plants.png") });

@@ -183,7 +183,7 @@ inBrowser(async (browser) => {
   // Beyond the last plant.
   await send("DELETE", `plants/${LARGEST}`);
   await jump(page, LARGEST);
-  await eventually(() => status(page), `No more plants after ${LARGEST}.`);
+  await eventually(() => status(page), `No more plants after ${LARGEST}. The search was cleared.`);
   await page.getByRole("heading", { name: "No more plants" }).waitFor();
   await press(page, "Previous");
   await shows(all.slice(-101, -1), "before the end");

@@ -37,10 +37,10 @@ inBrowser(async (browser) => {
   const blank = "must hold a character that is not white space.";
   for (const [id, name, tag, wrong, complaint] of [
     ["rose", "Rosa", "", ["Id"], NOT_AN_ID],
-    ["", "Rosa", "", ["Id"], NOT_AN_ID],
+    ["", "Rosa", "", ["Id"], "Type an id."],
     ["9223372036854775808", "Rosa", "", ["Id"], NOT_AN_ID],
     ["1", "", "", ["Name"], "Type a name."],
-    ["", "", "", ["Id", "Name"], NOT_AN_ID],
+    ["", "", "", ["Id", "Name"], "Type an id."],
     ["1", " ", "", ["Name"], `Name ${blank}`],
     ["1", "x".repeat(256), "", ["Name"], "Name must have 1 to 255 characters."],
     ["1", "Rosa", " ", ["Tag"], `Tag ${blank}`],
