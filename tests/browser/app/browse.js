@@ -49,6 +49,19 @@ inBrowser(async (browser) => {
   await press(page, "Previous");
   await shows(pages[0], "the first page again");
 
+  // A second "Next" before the first is answered turns no other page, and the position stays right.
+  let answer;
+  const asked = new Promise((resolve) => (answer = resolve));
+  await page.route(/plants\?.*after=/, (route) => asked.then(() => route.continue()));
+  await page.keyboard.press("n");
+  await page.keyboard.press("n");
+  answer();
+  await shows(pages[1], "the second page");
+  await says("101–200 of 702 plants");
+  await page.unroute(/plants\?.*after=/);
+  await press(page, "Previous");
+  await shows(pages[0], "the first page again");
+
   // The back button and a reload lead to the same plants.
   await press(page, "Next");
   await shows(pages[1], "the second page");

@@ -80,7 +80,8 @@ function empty(app) {
     return html`
       <div class="empty">
         <h2>No plants match</h2>
-        ${name && html`<p>The search looks at names only. “${tag || "All tags"}” above lists plants by their tag.</p>`}
+        ${name && html`<p>The search looks at names only.</p>`}
+        ${tag ? null : html`<button @click=${app.chooseTag}>Choose a tag</button>`}
         ${parseId(name) !== null ? html`<button @click=${() => app.jumpTo(name)}>Jump to id ${parseId(name)}</button>` : null}
         ${showAll(app)}
       </div>`;
