@@ -115,10 +115,10 @@ fn a_running_server_refuses_a_token_that_has_expired() {
 
 #[test]
 fn a_token_of_the_file_keeps_its_scope_in_a_server_that_has_the_same_token_in_its_environment() {
-    let folder = folder();
-    let token = create_token(folder.path(), &["--name", "reader", "--scope", "read"]);
-    let launch = Launch::new().data(folder.path()).environment("PLANTD_TOKEN", &token);
-    let server = TestServer::start_with(launch);
+    let mut server = server();
+    let token = create_token(server.data(), &["--name", "reader", "--scope", "read"]);
+    server.kill();
+    server.restart_with(Launch::new().environment("PLANTD_TOKEN", &token));
     let client = server.client().with_token(&token);
     let whose = client.send("GET", "/token", &[], "").json();
     assert_eq!((&whose["name"], &whose["scope"]), (&"reader".into(), &"read".into()));
