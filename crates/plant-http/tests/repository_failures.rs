@@ -36,6 +36,9 @@ struct Misbehaves {
     close_fails: bool,
 }
 
+/// What a search finds on every second page.
+const FOUND: &str = "rosa";
+
 fn plant(id: i64) -> NewPlant {
     NewPlant::new(id, "Rosa", None).expect("valid")
 }
@@ -91,9 +94,9 @@ impl PlantRepository for Misbehaves {
         Err(failure().into())
     }
 
-    /// One page, and then no more; all pages of a search.
+    /// One page, and then no more; all pages of the search for [`FOUND`].
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        if !request.filter.matches_all() {
+        if request.filter.folded_name_part() == Some(FOUND) {
             return Ok(page_of_search(request.after));
         }
         if request.after.is_some() {
@@ -378,7 +381,7 @@ fn an_export_that_fails_midway_has_no_last_chunk() {
 #[test]
 fn an_export_of_a_search_goes_on_behind_pages_without_plants() {
     let server = RunningServer::start();
-    let answer = server.send("GET", "/plants/export?name=rosa", "");
+    let answer = server.send("GET", &format!("/plants/export?name={FOUND}"), "");
     let found: Vec<&str> = answer.lines().filter(|line| line.starts_with('{')).collect();
     let wanted = [2, 4, 6].map(|id| format!(r#"{{"id":{id},"name":"Rosa"}}"#));
     assert_eq!(found, wanted, "{answer}");
