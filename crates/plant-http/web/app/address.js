@@ -2,6 +2,7 @@
 // also keeps, for a reload and the back button, how many plants come before.
 
 import { parseId } from "./plant.js";
+import { queryOf } from "./server.js";
 
 /** The query of the list, the rank of its page or null, and the id of the plant that is open or null. */
 export function readAddress() {
@@ -14,8 +15,7 @@ export function readAddress() {
 /** Writes it. The back button leads to what was shown before a new place. */
 export function writeAddress({ query, rank }, plant, { isNewPlace }) {
   const { after, name, tag } = query;
-  const parameters = Object.entries({ after, name, tag, plant }).filter(([, value]) => value);
-  const hash = `#${new URLSearchParams(parameters)}`;
+  const hash = `#${queryOf({ after, name, tag, plant })}`;
   // The same place again is no step for the back button.
   const isSame = hash === (location.hash || "#");
   if (isNewPlace && !isSame) history.pushState(rank, "", hash);

@@ -1,7 +1,7 @@
 // Reads a whole export, or fails.
 
 import { readPage } from "./keyset.js";
-import { Failure } from "./server.js";
+import { Failure, queryOf } from "./server.js";
 
 const NEWLINE = 10;
 
@@ -21,8 +21,7 @@ const CUT_OFF_OR_NEW = "the export was cut off on the way, or there is a new pla
  * rows in all, or null where the server does not count them.
  */
 export async function readExport(server, { mediaType, headLines }, { filter, onProgress, signal }) {
-  const query = new URLSearchParams(Object.entries(filter).filter(([, text]) => text));
-  const answer = await server.send("GET", `plants/export?${query}`, { headers: { Accept: mediaType }, signal });
+  const answer = await server.send("GET", `plants/export?${queryOf(filter)}`, { headers: { Accept: mediaType }, signal });
   const counted = answer.headers.get("X-Total-Count");
   const total = counted === null ? null : Number(counted);
   const blobs = [];

@@ -1,7 +1,7 @@
 // Pages of plants after a position (keyset pagination), forward and backward. Ids are texts, and BigInt where they are
 // compared. A position is an id that no plant needs to have, or null for the beginning of the list.
 
-import { nextAfter } from "./server.js";
+import { nextAfter, queryOf } from "./server.js";
 
 // The most plants in one answer of the server.
 const PAGE_MAX_PLANTS = 1000;
@@ -22,10 +22,8 @@ export async function readPage(server, filter, after, { limit, until, onPart = (
   const page = { after, plants: [], position: after, hasMore: true, total: null, searchedTo: null, cursor: null };
   const hasArrived = () => until !== undefined && page.position !== null && BigInt(page.position) >= BigInt(until);
   while (page.hasMore && page.plants.length < limit && !hasArrived()) {
-    const query = new URLSearchParams({ limit: limit - page.plants.length });
-    if (page.position !== null) query.set("after", page.position);
-    if (filter.name) query.set("name", filter.name);
-    if (filter.tag) query.set("tag", filter.tag);
+    const { name, tag } = filter;
+    const query = queryOf({ limit: limit - page.plants.length, after: page.position, name, tag });
     const { headers, value } = await server.read(`plants?${query}`, signal);
     page.plants.push(...value);
     const next = nextAfter(headers);

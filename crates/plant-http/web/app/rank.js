@@ -1,7 +1,7 @@
 // The rank of a page: how many plants of the list come before it, as far as that is known. The server tells neither that nor
 // how many plants match a name.
 
-import { Failure, nextAfter } from "./server.js";
+import { Failure, nextAfter, queryOf } from "./server.js";
 
 // The most plants, and the most events, in one answer of the server.
 const MOST = 1000;
@@ -37,7 +37,7 @@ export async function rankAfterEvents(server, rank, filter, { cursor }, signal) 
 /** The events after a cursor, or null if they are too many or not kept. */
 async function eventsSince(server, cursor, signal) {
   try {
-    const { value } = await server.read(`events?${new URLSearchParams({ after: cursor, limit: MOST })}`, signal);
+    const { value } = await server.read(`events?${queryOf({ after: cursor, limit: MOST })}`, signal);
     return value.length < MOST ? value : null;
   } catch (error) {
     if (error instanceof Failure && !signal.aborted) return null;
@@ -60,7 +60,6 @@ export function rankOfPage(rank, { after, plants, hasMore, total, cursor }) {
 
 /** Counts the plants with a name, as far as one answer goes. `isAll` says whether there are no more. */
 export async function countMatches(server, { name, tag }, signal) {
-  const query = new URLSearchParams({ name, limit: MOST, ...(tag && { tag }) });
-  const { headers, value } = await server.read(`plants?${query}`, signal);
+  const { headers, value } = await server.read(`plants?${queryOf({ limit: MOST, name, tag })}`, signal);
   return { number: value.length, isAll: nextAfter(headers) === null, cursor: headers.get("X-Events-After") };
 }

@@ -207,6 +207,11 @@ export async function pause(ms, signal) {
   signal.throwIfAborted();
 }
 
+/** The parameters that have a value, as a query. */
+export function queryOf(parameters) {
+  return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+}
+
 /** The parameter `after` of the `Link` to the next page, or null if there is no next page. */
 export function nextAfter(headers) {
   const link = /^<([^>]*)>/.exec(headers.get("Link") ?? "");

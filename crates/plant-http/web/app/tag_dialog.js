@@ -3,7 +3,7 @@
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
 import { formatCount, sentence } from "./format.js";
-import { nextAfter } from "./server.js";
+import { nextAfter, queryOf } from "./server.js";
 
 // The most tags in one answer of the server.
 const PAGE_MAX_TAGS = 1000;
@@ -30,8 +30,7 @@ export class TagDialog {
   async #read(prefix) {
     this.#reading.abort();
     const { signal } = (this.#reading = new AbortController());
-    const query = new URLSearchParams({ limit: PAGE_MAX_TAGS });
-    if (prefix) query.set("prefix", prefix);
+    const query = queryOf({ limit: PAGE_MAX_TAGS, prefix });
     try {
       const { headers, value } = await this.app.session.server.read(`tags?${query}`, signal);
       this.tags = value;
