@@ -85,7 +85,7 @@ pub(crate) async fn list(
     Ok(response.content_type(JSON).body(room.hold_json(&page)?))
 }
 
-/// The number of plants that a filter selects. A search by name has none: only a look at every plant would tell.
+/// The number of plants that a filter selects; `None` for a search by name, which only a scan of all plants could count.
 pub(crate) async fn total_count(
     repository: &Repository,
     filter: &PlantFilter,

@@ -37,7 +37,7 @@ impl StaticFile {
         Self { content_type, content, content_security_policy, entity_tag: OnceLock::new() }
     }
 
-    /// Whether a page loads this file, and a person does not open it.
+    /// Whether this is a script, style or image that a page loads, and not a page that a person opens.
     pub(crate) fn is_part_of_page(&self) -> bool {
         self.content_type != PAGE
     }

@@ -62,9 +62,9 @@ export class CsvRecords {
   }
 }
 
-// What a spreadsheet takes for a formula, at the beginning of a cell or behind a semicolon. The export for spreadsheets guards
-// against the same.
-const FORMULA = /(^|;)(?=[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+// What a spreadsheet takes for a formula, at the beginning of a cell or behind a semicolon, also within a quoted cell. The
+// export for spreadsheets guards against the same.
+const FORMULA = /(^|;)(?=[\t\r\n]|[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** Rows as CSV (RFC 4180). A spreadsheet takes no cell for a formula (OWASP, "CSV Injection"). */
 export function csvOf(rows) {

@@ -1,5 +1,5 @@
-// The rank of a page: how many plants of the list come before it, as far as that is known. The server tells neither that nor
-// how many plants match a name.
+// The rank of a page is the number of plants before it. The server reports neither a rank nor the number of plants that match
+// a name, so this derives both, as far as they can be known.
 
 import { Failure, nextAfter, queryOf } from "./server.js";
 

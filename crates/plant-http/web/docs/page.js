@@ -104,7 +104,7 @@ const ui = SwaggerUIBundle({
   deepLinking: true,
   // Closing the page discards the token.
   persistAuthorization: false,
-  // Its colors are those of a dark page only.
+  // Swagger UI highlights syntax in colors for a dark background only.
   syntaxHighlight: false,
   // No badge from an external validator.
   validatorUrl: null,
