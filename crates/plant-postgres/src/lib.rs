@@ -63,7 +63,9 @@ use crate::events::EventReader;
 use crate::group::MAX_GROUP;
 use crate::metrics::PostgresMetrics;
 use crate::name_index::KnownNameIndexes;
-use crate::queue::{QUEUE_CAPACITY, Queue, WAITING_ALONE, carry_out_alone, carry_out_groups};
+use crate::queue::{
+    LONGEST_WAIT, QUEUE_CAPACITY, Queue, WAITING_ALONE, carry_out_alone, carry_out_groups,
+};
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::schema::Prepared;
 use crate::sessions::Sessions;
@@ -170,7 +172,7 @@ impl PostgresRepository {
         let writer = Writer::new(writing, Arc::clone(&tail), Arc::clone(&metrics), last_block);
         let writer = Arc::new(writer);
 
-        let queue = Arc::<Queue>::default();
+        let queue = Arc::new(Queue::new(LONGEST_WAIT));
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
         under_way.spawn_on(carry_out_alone(Arc::clone(&writer), waiting_alone), handle);
         for _ in 0..GROUPS_IN_FLIGHT {

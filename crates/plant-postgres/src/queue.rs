@@ -22,17 +22,18 @@ pub(super) const QUEUE_CAPACITY: usize = 1024;
 const ENOUGH: usize = 48;
 
 /// How long a write waits for more writes, or for a group in flight, which may itself wait for another client.
-const LONGEST_WAIT: Duration = Duration::from_millis(5);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(5);
 
 /// How many writes of recently refused plants may wait. Further ones fail at once ([`StoreError::Busy`]).
 pub(super) const WAITING_ALONE: usize = 256;
 
 /// The waiting writes, which lanes take as groups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
     /// Wakes one lane.
     look: Notify,
+    longest_wait: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +47,11 @@ struct QueueState {
 }
 
 impl Queue {
+    /// With [`LONGEST_WAIT`], except in tests.
+    pub(super) fn new(longest_wait: Duration) -> Self {
+        Self { state: Mutex::default(), look: Notify::new(), longest_wait }
+    }
+
     pub(super) fn push(&self, write: WaitingWrite) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.is_closed {
@@ -57,7 +63,7 @@ impl Queue {
         state.waiting.push(write);
         let count = state.waiting.len();
         if count == 1 {
-            state.deadline = Some(Instant::now() + LONGEST_WAIT);
+            state.deadline = Some(Instant::now() + self.longest_wait);
         }
         drop(state);
         // For the first write, a lane must learn the deadline.
@@ -76,7 +82,7 @@ impl Queue {
         loop {
             let deadline = {
                 let mut state = self.state();
-                if let Some(group) = state.next_group() {
+                if let Some(group) = state.next_group(self.longest_wait) {
                     if !state.waiting.is_empty() {
                         self.look.notify_one();
                     }
@@ -110,7 +116,7 @@ impl Queue {
 }
 
 impl QueueState {
-    fn next_group(&mut self) -> Option<Vec<WaitingWrite>> {
+    fn next_group(&mut self, longest_wait: Duration) -> Option<Vec<WaitingWrite>> {
         let now = Instant::now();
         let is_worth_it = self.groups_in_flight == 0
             || self.waiting.len() >= ENOUGH
@@ -120,7 +126,7 @@ impl QueueState {
             return None;
         }
         let rest = self.waiting.split_off(self.waiting.len().min(MAX_GROUP));
-        self.deadline = (!rest.is_empty()).then(|| now + LONGEST_WAIT);
+        self.deadline = (!rest.is_empty()).then(|| now + longest_wait);
         self.groups_in_flight += 1;
         Some(std::mem::replace(&mut self.waiting, rest))
     }
@@ -185,8 +191,9 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any wait of a lane.
-    const LONG: Duration = Duration::from_secs(60);
+    /// In time for a lane that is woken, and far too early for one that waits for [`LONG`].
+    const SOON: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(3600);
 
     fn any_write() -> WaitingWrite {
         let (answer, _) = oneshot::channel();
@@ -200,35 +207,30 @@ mod tests {
         }
     }
 
-    /// The size of the next group, and how long a lane waits for it. The paused clock advances only while all tasks
-    /// wait.
-    fn next_group(
-        queue: &Arc<Queue>,
-        closing: &CancellationToken,
-    ) -> JoinHandle<Option<(usize, Duration)>> {
-        let (queue, closing, begun) = (Arc::clone(queue), closing.clone(), Instant::now());
+    /// The size of the next group, which a lane takes [`SOON`].
+    fn next_group(queue: &Arc<Queue>, closing: &CancellationToken) -> JoinHandle<Option<usize>> {
+        let (queue, closing) = (Arc::clone(queue), closing.clone());
         tokio::spawn(async move {
-            let group = timeout(LONG, queue.take_group(&closing)).await;
-            let group = group.expect("a lane is woken")?;
-            Some((group.len(), begun.elapsed()))
+            let group = timeout(SOON, queue.take_group(&closing)).await;
+            Some(group.expect("a lane is woken")?.len())
         })
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_group_begins_at_once_if_no_other_is_in_flight() {
-        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        let (queue, closing) = (Arc::new(Queue::new(LONG)), CancellationToken::new());
         let group = next_group(&queue, &closing);
         tokio::task::yield_now().await;
         push(&queue, 1);
-        assert_eq!(group.await.expect("a group"), Some((1, Duration::ZERO)));
+        assert_eq!(group.await.expect("a group"), Some(1));
         queue.end_group();
         push(&queue, 2);
-        assert_eq!(next_group(&queue, &closing).await.expect("a group"), Some((2, Duration::ZERO)));
+        assert_eq!(next_group(&queue, &closing).await.expect("a group"), Some(2));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn while_a_group_is_in_flight_the_next_one_begins_when_it_is_large_or_old_enough() {
-        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+    #[tokio::test]
+    async fn while_a_group_is_in_flight_the_next_one_begins_when_it_is_large_enough() {
+        let (queue, closing) = (Arc::new(Queue::new(LONG)), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
 
@@ -238,21 +240,26 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!group.is_finished());
         push(&queue, 1);
-        assert_eq!(group.await.expect("a group"), Some((ENOUGH, Duration::ZERO)));
+        assert_eq!(group.await.expect("a group"), Some(ENOUGH));
+    }
+
+    #[tokio::test]
+    async fn while_a_group_is_in_flight_the_next_one_begins_when_it_is_old_enough() {
+        let (queue, closing) = (Arc::new(Queue::new(LONGEST_WAIT)), CancellationToken::new());
+        push(&queue, 1);
+        next_group(&queue, &closing).await.expect("a group");
 
         let group = next_group(&queue, &closing);
         tokio::task::yield_now().await;
+        let begun = Instant::now();
         push(&queue, 1);
-        let (writes, waited) = group.await.expect("a task").expect("a group");
-        assert_eq!(writes, 1);
-        assert!(waited >= LONGEST_WAIT, "{waited:?}");
-        // tokio's timer rounds up to milliseconds.
-        assert!(waited <= LONGEST_WAIT + Duration::from_millis(1), "{waited:?}");
+        assert_eq!(group.await.expect("a group"), Some(1));
+        assert!(begun.elapsed() >= LONGEST_WAIT, "{:?}", begun.elapsed());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn writes_beyond_the_largest_group_are_the_next_group_at_once() {
-        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        let (queue, closing) = (Arc::new(Queue::new(LONG)), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
         let groups = [next_group(&queue, &closing), next_group(&queue, &closing)];
@@ -266,26 +273,26 @@ mod tests {
             taken.push(group.await.expect("a task").expect("a group"));
         }
         taken.sort_unstable();
-        assert_eq!(taken, [(ENOUGH, Duration::ZERO), (MAX_GROUP, Duration::ZERO)]);
+        assert_eq!(taken, [ENOUGH, MAX_GROUP]);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_closed_queue_gives_out_its_last_writes_and_takes_no_more() {
-        let (queue, closing) = (Arc::<Queue>::default(), CancellationToken::new());
+        let (queue, closing) = (Arc::new(Queue::new(LONG)), CancellationToken::new());
         push(&queue, 1);
         next_group(&queue, &closing).await.expect("a group");
         push(&queue, 2);
         let group = next_group(&queue, &closing);
         tokio::task::yield_now().await;
         closing.cancel();
-        assert_eq!(group.await.expect("a group"), Some((2, Duration::ZERO)));
+        assert_eq!(group.await.expect("a group"), Some(2));
         assert_eq!(next_group(&queue, &closing).await.expect("an end"), None);
         assert!(matches!(queue.push(any_write()), Err(StoreError::Closed)));
     }
 
     #[test]
     fn a_full_queue_refuses_writes() {
-        let queue = Queue::default();
+        let queue = Queue::new(LONG);
         push(&queue, QUEUE_CAPACITY);
         assert!(matches!(queue.push(any_write()), Err(StoreError::Busy)));
     }
