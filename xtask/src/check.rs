@@ -34,12 +34,13 @@ fn commands(workspace: &Metadata) -> anyhow::Result<Vec<(Command, &'static str)>
         command
     };
 
+    // Clippy and rustdoc link nothing, so libFuzzer need not be compiled from its C++ source. They ask for the same
+    // features, so that the dependencies are checked once.
     let mut clippy = cargo("clippy --workspace --all-targets --all-features -- -D warnings");
-    // Clippy links nothing, so libFuzzer need not be compiled from its C++ source.
     clippy.env("CUSTOM_LIBFUZZER_PATH", "./none.a");
 
-    let mut doc = cargo("doc --no-deps --workspace");
-    doc.env("RUSTDOCFLAGS", "-D warnings");
+    let mut doc = cargo("doc --workspace --no-deps --all-features");
+    doc.env("CUSTOM_LIBFUZZER_PATH", "./none.a").env("RUSTDOCFLAGS", "-D warnings");
 
     // Building each package from its archive as well would take minutes.
     let mut package = cargo("package --no-verify --allow-dirty --offline");
