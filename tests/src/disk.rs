@@ -285,7 +285,7 @@ impl Disk {
             return;
         };
         let written = call.result_number();
-        let mut bytes = call.texts().swap_remove(0).bytes;
+        let mut bytes = call.texts[0].bytes.clone();
         assert!(bytes.len() >= written, "strace does not show all that is written");
         bytes.truncate(written);
         let offset = match call.name.as_str() {

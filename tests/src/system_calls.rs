@@ -15,6 +15,8 @@ pub struct SystemCall {
     pub name: String,
     /// Its arguments as strace shows them.
     pub arguments: String,
+    /// The strings among its arguments, unescaped.
+    pub texts: Vec<Text>,
     /// Its result as strace shows it.
     pub result: String,
     /// The line of the trace on which it began.
@@ -31,33 +33,13 @@ impl SystemCall {
         Some(rest.split_once('>')?.0)
     }
 
-    /// The strings among its arguments, unescaped.
-    pub fn texts(&self) -> Vec<Text> {
-        let mut texts = Vec::new();
-        let mut folder = None;
-        let mut rest = self.arguments.as_str();
-        while let Some(next) = rest.find(['<', '"']) {
-            let (delimiter, behind) = rest[next..].split_at(1);
-            if delimiter == "<" {
-                let (path, behind) = behind.split_once('>').unwrap_or((behind, ""));
-                folder = Some(path.to_owned());
-                rest = behind;
-            } else {
-                let (bytes, behind) = unescape(behind);
-                texts.push(Text { folder: folder.take(), bytes });
-                rest = behind;
-            }
-        }
-        texts
-    }
-
     /// The paths among its arguments.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        let path = |text: Text| {
+        let path = |text: &Text| {
             Path::new(text.folder.as_deref().unwrap_or_default())
                 .join(OsStr::from_bytes(&text.bytes))
         };
-        self.texts().into_iter().map(path).collect()
+        self.texts.iter().map(path).collect()
     }
 
     /// The descriptor that is its first argument.
@@ -155,9 +137,11 @@ impl SystemCalls {
             let Some((call, result)) = whole.rsplit_once(" = ") else { continue };
             let Some((name, arguments)) = call.split_once('(') else { continue };
             never_returned += usize::from(result.starts_with('?'));
+            let arguments = arguments.trim_end().trim_end_matches(')').trim_end();
             calls.push(SystemCall {
                 name: name.to_owned(),
-                arguments: arguments.trim_end().trim_end_matches(')').trim_end().to_owned(),
+                arguments: arguments.to_owned(),
+                texts: texts(arguments),
                 result: result.to_owned(),
                 begun,
                 returned: number,
@@ -195,36 +179,64 @@ fn leading_number(text: &str) -> usize {
     text[..digits].parse().expect("a number")
 }
 
+/// The strings among the arguments of a call, unescaped.
+fn texts(arguments: &str) -> Vec<Text> {
+    let mut texts = Vec::new();
+    let mut folder = None;
+    let mut rest = arguments;
+    while let Some(next) = rest.find(['<', '"']) {
+        let (delimiter, behind) = rest[next..].split_at(1);
+        if delimiter == "<" {
+            let (path, behind) = behind.split_once('>').unwrap_or((behind, ""));
+            folder = Some(path.to_owned());
+            rest = behind;
+        } else {
+            let (bytes, behind) = unescape(behind);
+            texts.push(Text { folder: folder.take(), bytes });
+            rest = behind;
+        }
+    }
+    texts
+}
+
 /// The bytes of a string up to its closing quotation mark, and the text after that.
 fn unescape(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
-    let mut rest = text;
+    let mut rest = text.as_bytes();
     loop {
-        let plain = rest.find(['\\', '"']).unwrap_or(rest.len());
-        bytes.extend_from_slice(&rest.as_bytes()[..plain]);
-        rest = &rest[plain..];
-        let Some(escape) = rest.strip_prefix('\\') else {
-            return (bytes, rest.strip_prefix('"').unwrap_or(rest));
-        };
-        let (byte, length) = match escape.as_bytes() {
-            [b'x', ..] => (u8::from_str_radix(&escape[1..3], 16).expect("two digits"), 3),
-            [b'0'..=b'7', ..] => {
-                let digits =
-                    escape.bytes().take(3).take_while(|digit| matches!(digit, b'0'..=b'7'));
-                let digits = digits.count();
-                (u8::from_str_radix(&escape[..digits], 8).expect("octal digits"), digits)
+        let (byte, after) = match rest {
+            [] | [b'"', ..] => {
+                let rest = &text[text.len() - rest.len()..];
+                return (bytes, rest.strip_prefix('"').unwrap_or(rest));
             }
-            [b'n', ..] => (b'\n', 1),
-            [b't', ..] => (b'\t', 1),
-            [b'r', ..] => (b'\r', 1),
-            [b'v', ..] => (0x0B, 1),
-            [b'f', ..] => (0x0C, 1),
-            [other, ..] => (*other, 1),
-            [] => panic!("a text ends in an escape"),
+            [b'\\', b'n', after @ ..] => (b'\n', after),
+            [b'\\', b't', after @ ..] => (b'\t', after),
+            [b'\\', b'r', after @ ..] => (b'\r', after),
+            [b'\\', b'v', after @ ..] => (0x0B, after),
+            [b'\\', b'f', after @ ..] => (0x0C, after),
+            [b'\\', b'x', high, low, after @ ..] => {
+                (hexadecimal(*high) << 4 | hexadecimal(*low), after)
+            }
+            [b'\\', digits @ ..] if matches!(digits, [b'0'..=b'7', ..]) => octal(digits),
+            [b'\\', other, after @ ..] | [other, after @ ..] => (*other, after),
         };
         bytes.push(byte);
-        rest = &escape[length..];
+        rest = after;
     }
+}
+
+const fn hexadecimal(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => digit - b'a' + 10,
+    }
+}
+
+/// The byte with the number of up to three octal digits, and what follows those.
+fn octal(text: &[u8]) -> (u8, &[u8]) {
+    let digits = text.iter().take(3).take_while(|digit| matches!(digit, b'0'..=b'7')).count();
+    let (digits, after) = text.split_at(digits);
+    (digits.iter().fold(0, |number, digit| number << 3 | (digit - b'0')), after)
 }
 
 #[cfg(test)]
@@ -253,7 +265,7 @@ mod tests {
             r#"7  write(4</d/b>, "\x00\xff\n\"<\\\1010", 8) = 8"#,
         );
         let calls = SystemCalls::parse(trace);
-        let text = |name: &str| calls.first(name, |call| call.name == name).texts();
+        let text = |name: &str| calls.first(name, |call| call.name == name).texts.clone();
         let folder = |folder: &str| Some(folder.to_owned());
         assert_eq!(text("unlinkat"), [Text { folder: folder("/d"), bytes: b"a".to_vec() }]);
         let bytes = b"\x00\xff\n\"<\\A0".to_vec();

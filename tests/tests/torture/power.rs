@@ -184,13 +184,18 @@ impl Run {
     }
 }
 
+/// What a call writes, in one piece.
+fn sent(call: &SystemCall) -> String {
+    let pieces: Vec<&[u8]> = call.texts.iter().map(|text| text.bytes.as_slice()).collect();
+    String::from_utf8_lossy(&pieces.concat()).into_owned()
+}
+
 /// The id of the request to which a call sends a success, and the line on which the call begins.
 fn answered(call: &SystemCall) -> Option<(String, usize)> {
     if !call.is_write() {
         return None;
     }
-    let text = call.texts().into_iter().next()?.bytes;
-    let head = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    let head = call.texts.first()?.bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let mut lines = head.take_while(|line| line != "\r");
     lines.next().filter(|status| status.starts_with("HTTP/1.1 20"))?;
     let id = lines.find_map(|line| {
@@ -205,8 +210,7 @@ fn reported_as_archived(call: &SystemCall) -> Option<(usize, u64)> {
     if !call.is_write() {
         return None;
     }
-    let bytes: Vec<u8> = call.texts().into_iter().flat_map(|text| text.bytes).collect();
-    let text = String::from_utf8_lossy(&bytes);
+    let text = sent(call);
     let (_, value) = text.split_once("\nplantd_archived_revision ")?;
     Some((call.begun, value.lines().next()?.parse().ok()?))
 }
@@ -216,8 +220,7 @@ fn shown_events(call: &SystemCall) -> Vec<ShownEvent> {
     if !call.is_write() {
         return Vec::new();
     }
-    let bytes: Vec<u8> = call.texts().into_iter().flat_map(|text| text.bytes).collect();
-    let text = String::from_utf8_lossy(&bytes);
+    let text = sent(call);
     let shown = text.split("id: ").skip(1).filter_map(|event| {
         let (cursor, rest) = event.split_once("\ndata: ")?;
         let (data, _) = rest.split_once("\n\n")?;
