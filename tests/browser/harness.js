@@ -6,7 +6,7 @@
 const assert = require("node:assert/strict");
 const { execFileSync } = require("node:child_process");
 const readline = require("node:readline");
-const { AxeBuilder } = require("@axe-core/playwright");
+const axe = require("axe-core");
 const playwright = require("playwright-core");
 
 const { PLANTS_URL, PLANTS_TOKEN } = process.env;
@@ -27,7 +27,7 @@ const TIMEOUT_MS = 120_000;
 // How each browser starts, as Debian installs it.
 const BROWSERS = {
   // As root, Chromium starts only without its sandbox.
-  chromium: { args: ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`] },
+  chromium: { program: "chromium-headless-shell", args: ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`] },
   // A Firefox of Mozilla's, which understands WebDriver BiDi, instead of Playwright's own.
   firefox: { program: "firefox-esr", channel: "moz-firefox" },
 };
@@ -166,12 +166,12 @@ const status = (page) => page.getByRole("status").textContent().then((text) => t
 
 /** What axe finds in a page, except for some elements. In dark, axe looks at the colors only: the rest is as in light. */
 async function axeFinds(page, colorScheme, except = []) {
-  // The legacy mode needs no page of its own for the results of frames, of which there are none. The preload parses style
-  // sheets in inline styles, as the policy of the page forbids.
-  const axe = new AxeBuilder({ page }).setLegacyMode().options({ preload: false });
-  if (colorScheme === "dark") axe.withRules("color-contrast");
-  for (const elements of except) axe.exclude(elements);
-  const { violations } = await axe.analyze();
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe.source);
+  // The preload parses style sheets in inline styles, as the policy of the page forbids.
+  const options = { preload: false, resultTypes: ["violations"] };
+  if (colorScheme === "dark") options.runOnly = ["color-contrast"];
+  const run = async ([exclude, options]) => (await window.axe.run({ include: [document], exclude }, options)).violations;
+  const violations = await page.evaluate(run, [except, options]);
   return violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
 }
 

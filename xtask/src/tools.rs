@@ -33,7 +33,7 @@ pub(crate) const POSTGRESQL: Tool = tool("initdb", "postgresql");
 pub(crate) const NGINX: Tool = tool("nginx", "nginx-light");
 pub(crate) const PROMTOOL: Tool = tool("promtool", "prometheus");
 pub(crate) const NPM: Tool = tool("npm", "npm");
-pub(crate) const CHROMIUM: Tool = tool("chromium", "chromium");
+pub(crate) const CHROMIUM: Tool = tool("chromium-headless-shell", "chromium-headless-shell");
 pub(crate) const FIREFOX: Tool = tool("firefox-esr", "firefox-esr");
 pub(crate) const DEBOOTSTRAP: Tool = tool("debootstrap", "debootstrap");
 /// Boots a Debian system as a container.
