@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use cargo_metadata::camino::Utf8PathBuf;
@@ -186,7 +187,7 @@ fn run_programs(
 }
 
 impl TestProgram {
-    /// Runs the tests, and prints their output at the end.
+    /// Runs the tests, and prints their output and how long they took at the end.
     fn run(&self, postgres_url: &str, skipped: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
@@ -196,10 +197,11 @@ impl TestProgram {
             command.env(STORE, "postgres");
             name.push_str(" on PostgreSQL");
         }
+        let begun = Instant::now();
         let output = command.output().with_context(|| format!("cannot run {}", self.path))?;
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        println!("+ {name}\n{stdout}{stderr}");
+        println!("+ {name}, {} s\n{stdout}{stderr}", begun.elapsed().as_secs());
         ensure!(output.status.success(), "{name} failed ({})", output.status);
         Ok(())
     }
