@@ -19,8 +19,8 @@ fn program(name: &str) -> PathBuf {
         let mut build = Command::new(env!("CARGO"));
         build.current_dir(&folder).args(["build", "--offline", "--target-dir"]);
         build.arg(workspace.join("target"));
-        // The settings of the workspace, so that its built dependencies are used.
-        build.args(["--config", "profile.dev.debug='line-tables-only'"]);
+        // The profile of the workspace, so that its built dependencies are used.
+        build.args(["--config", "../Cargo.toml"]);
         // These variables, which cargo sets for a test, would have dependencies built again.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();

@@ -2,7 +2,6 @@
 
 mod debian;
 mod image;
-mod install;
 mod machine;
 mod manual;
 mod nightly;
