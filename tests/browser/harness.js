@@ -27,7 +27,10 @@ const TIMEOUT_MS = 120_000;
 // How each browser starts, as Debian installs it.
 const BROWSERS = {
   // As root, Chromium starts only without its sandbox.
-  chromium: { program: "chromium-headless-shell", args: ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`] },
+  chromium: {
+    program: "chromium-headless-shell",
+    args: ["--no-sandbox", `--host-resolver-rules=MAP ${INSECURE_URL.hostname} 127.0.0.1`],
+  },
   // A Firefox of Mozilla's, which understands WebDriver BiDi, instead of Playwright's own.
   firefox: { program: "firefox-esr", channel: "moz-firefox" },
 };
