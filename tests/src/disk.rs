@@ -285,9 +285,8 @@ impl Disk {
             return;
         };
         let written = call.result_number();
-        let mut bytes = call.texts[0].bytes.clone();
-        assert!(bytes.len() >= written, "strace does not show all that is written");
-        bytes.truncate(written);
+        let bytes = call.texts[0].bytes.get(..written);
+        let bytes = bytes.expect("strace shows all that is written").to_vec();
         let offset = match call.name.as_str() {
             "pwrite64" => call.last_number(),
             "write" => {

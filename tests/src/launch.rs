@@ -310,11 +310,24 @@ fn program_with_fault_points() -> &'static Path {
     &PROGRAM
 }
 
-/// Builds without the variables that cargo sets for a test, which would make dependencies that read them build again.
-fn build(build: escargot::CargoBuild, features: &str) -> PathBuf {
+/// The cargo that runs the tests, in the root of the checkout.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for name in variables_of_tests() {
+        cargo.env_remove(name);
+    }
+    cargo.current_dir(repository("."));
+    cargo
+}
+
+/// The variables that cargo sets for a test. Dependencies that read them would be built again.
+fn variables_of_tests() -> impl Iterator<Item = String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    names
-        .filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+}
+
+fn build(build: escargot::CargoBuild, features: &str) -> PathBuf {
+    variables_of_tests()
         .fold(build, |build, name| build.env_remove(name))
         .manifest_path(repository("Cargo.toml"))
         .args(["--workspace", "--features", features])

@@ -67,7 +67,9 @@ pub use fake_server::{FakeServer, Script, answer, answer_of};
 pub use folder::{copy_folder, files_below, make_pipe, mode, read_line_of_pipe, repository};
 pub use follower::{Followed, FollowedEvent, Followers, revision_of};
 pub use help::{CommandHelp, default_of, printed, variables};
-pub use launch::{CONFIGURATION, IO, Launch, READER_GONE, TOKEN, USAGE, copy_program, program};
+pub use launch::{
+    CONFIGURATION, IO, Launch, READER_GONE, TOKEN, USAGE, cargo, copy_program, program,
+};
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
 pub use metrics::{Scrape, wait_until_archived};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use plantd_tests::{Client, Connection, Process, TOKEN, plant_body, repository};
+use plantd_tests::{Client, Connection, Process, TOKEN, cargo, plant_body, repository, run_tool};
 
 /// A program of the folder `examples`.
 fn program(name: &str) -> PathBuf {
@@ -16,20 +16,12 @@ fn program(name: &str) -> PathBuf {
         let folder = workspace.join("examples");
         // The versions of the workspace, so that cargo need not fetch anything.
         fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).expect("it is copied");
-        let mut build = Command::new(env!("CARGO"));
+        let mut build = cargo();
         build.current_dir(&folder).args(["build", "--offline", "--target-dir"]);
         build.arg(workspace.join("target"));
         // The profile of the workspace, so that its built dependencies are used.
         build.args(["--config", "../Cargo.toml"]);
-        // These variables, which cargo sets for a test, would have dependencies built again.
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                build.env_remove(name);
-            }
-        }
-        let built = build.output().expect("cargo runs");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        run_tool(&mut build);
         workspace.join("target/debug")
     });
     built.join(name)

@@ -79,8 +79,8 @@ inBrowser(async (browser) => {
   await eventually(() => status(page), "Exported 10,001 plants to plants.csv.");
   await page.getByRole("button", { name: "Show all tags" }).click();
 
-  // An export that a proxy cuts off, at a line end or within a line, is not saved: nor one with all rows that were announced,
-  // and a part of one more, which was created meanwhile.
+  // An export that a proxy cuts off is not saved: neither at the end of a line, nor within a line, nor within a plant that was
+  // created meanwhile, after all the announced rows.
   const all = (await send("GET", "plants/export")).text;
   const half = all.indexOf("\n", all.length / 2) + 1;
   page.on("download", () => browser.complaints.push("a part of an export was saved"));

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plantd_tests::{Document, program, repository, run_tool, wait_until};
+use plantd_tests::{Document, cargo, program, repository, run_tool, wait_until};
 
-use crate::cargo;
 use crate::machine::Machine;
 
 /// The address of the service after its installation.
