@@ -35,7 +35,7 @@ impl PlantRepository for NothingIsDurable {
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
     ) -> Result<Vec<Imported>, StoreError> {
-        self.0.import(new_plants, on_conflict).await
+        self.0.import(new_plants, on_conflict, None).await
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use plant_domain::PlantId;
 
-use crate::Precondition;
+use crate::{Precondition, Revision};
 
 /// Why a repository refused a request or failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum StoreError {
     /// events.
     #[error("some of the events after the cursor are gone")]
     EventsGone,
+    /// The plant never had this revision as a state, or the change that made it is forgotten.
+    #[error("revision {1} of plant {0} is not known")]
+    VersionGone(PlantId, Revision),
     /// The repository makes no backups of its own. The text says what to use instead.
     #[error("this store makes no backups; {0}")]
     NoBackups(&'static str),

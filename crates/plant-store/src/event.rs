@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plant_domain::PlantId;
 use serde::{Deserialize, Serialize};
 
-use crate::Revision;
+use crate::{Author, Revision};
 
 /// The default of [`EventRetention::events`].
 pub const DEFAULT_KEEP_EVENTS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ pub const DEFAULT_KEEP_EVENTS_FOR: Duration = Duration::from_secs(3600);
 pub const KEEP_EVENTS_FOR_MAX_EVENTS: u64 = 10_000_000;
 
 /// One change to one plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The position of a reader that has read up to this event.
     pub cursor: EventCursor,
@@ -30,6 +30,8 @@ pub struct Event {
     /// When the store committed the change, in whole milliseconds of its clock. All events of one commit have the same
     /// time. If the clock is set back, later events have earlier times.
     pub at: SystemTime,
+    /// Who made the change, if that was said.
+    pub by: Option<Author>,
 }
 
 impl Event {

@@ -1,13 +1,14 @@
-//! Recognizes a repeated create.
+//! Recognizes a repeated create or batch.
 
 use plant_domain::NewPlant;
 use sha2::{Digest, Sha256};
 
-/// A digest of an idempotency key and of the plant that was sent with it.
+/// A digest of an idempotency key and of the plant, or the batch, that was sent with it.
 ///
 /// A plant keeps the digest of its create. A later create with the same digest is a retry of that request: it gets the
-/// same answer and writes nothing. The answer depends on the request alone, so no table of keys is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// same answer and writes nothing. The answer depends on the request alone, so no table of keys is needed. The outcome of
+/// a batch with a key is stored under its digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 
 impl IdempotencyDigest {
@@ -32,7 +33,20 @@ impl IdempotencyDigest {
             }
         }
         hash.update(new_plant.id().get().to_be_bytes());
+        Self::of(hash)
+    }
 
+    /// The digest of `key` and of the text of a whole batch, both as the client sent them. A retry has the same bytes.
+    #[must_use]
+    pub fn of_batch(key: &str, text: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update((key.len() as u64).to_be_bytes());
+        hash.update(key);
+        hash.update(text);
+        Self::of(hash)
+    }
+
+    fn of(hash: Sha256) -> Self {
         let mut digest = [0; Self::BYTES];
         digest.copy_from_slice(&hash.finalize()[..Self::BYTES]);
         Self(digest)

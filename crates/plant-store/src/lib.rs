@@ -15,6 +15,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod author;
+mod batch;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -22,6 +24,7 @@ mod event;
 #[doc(hidden)]
 pub mod fault;
 mod format;
+mod history;
 mod idempotency;
 mod import;
 pub mod metrics;
@@ -45,15 +48,18 @@ pub use self::sled::{
     SledConfig, SledInspection, SledRepository, Until, Verification, prune_archive,
 };
 pub use self::write::{Created, Put};
+pub use author::{AUTHOR_MAX_BYTES, Author, NotAnAuthor};
+pub use batch::{BATCH_MAX_WRITES, Batch, BatchError, StoredResult, Written};
 pub use error::{DiskShortage, OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,
     EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS, NotACursor,
 };
+pub use history::{HistoryPage, HistoryRequest, PastChange};
 pub use idempotency::IdempotencyDigest;
 pub use import::{Imported, OnConflict, UnknownOnConflict};
 pub use page::Page;
 pub use preconditions::{Precondition, Preconditions, Revisions};
-pub use repository::{PAGE_MAX_WORK, PageRequest, PlantRepository};
+pub use repository::{PAGE_MAX_WORK, PagePlace, PageRequest, PlantRepository, PlantSnapshot};
 pub use stored_plant::{Revision, StoredPlant};
 pub use tags::{TagCount, TagPage, TagPageRequest};

@@ -13,7 +13,7 @@ pub struct Page {
     rows: Vec<Row>,
     /// The name and the tag of each row, one after the other.
     texts: String,
-    /// The [`PageRequest::after`](crate::PageRequest::after) of the next page, if there may be one.
+    /// The id of the next [`PagePlace`](crate::PagePlace) in the direction of the request, if there may be a next page.
     pub next: Option<PlantId>,
 }
 

@@ -1,13 +1,16 @@
 //! The contract of a plant repository.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch};
 
 use crate::metrics::MetricFamily;
 use crate::write::{Created, Decision, Put, Write};
 use crate::{
-    Backup, EventCursor, EventPage, EventsAfter, IdempotencyDigest, Imported, OnConflict, Page,
-    Preconditions, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Author, Backup, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
+    HistoryRequest, IdempotencyDigest, Imported, OnConflict, Page, Preconditions, Revision,
+    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written,
 };
 
 /// The most plants that a repository examines for one page of [`PlantRepository::list`]; the page ends early after
@@ -19,24 +22,38 @@ pub const PAGE_MAX_WORK: usize = 100_000;
 /// - **Durable.** What a method reports as done is on disk, and survives a kill.
 /// - **A read shows only what is on disk.** It never shows a change that a crash could still undo, and never hides a
 ///   plant because of a deletion that a crash could still undo.
-/// - **Atomic.** Concurrent changes to one plant happen one after the other, each as a whole and with its event.
+/// - **Atomic.** Concurrent changes to one plant happen one after the other, each as a whole and with its event. No read
+///   shows a part of a batch: each page, each answer about several plants and each snapshot is of one moment.
 /// - **A canceled caller cancels nothing.** An accepted change is carried out even when its future is dropped.
 /// - **Bounded.** No method reads or returns more than its caller asks for plus a constant.
 /// - **No guess after a failure.** A write whose outcome is unknown says so. Once a repository cannot know what it has,
 ///   every later write fails until it is opened again.
 ///
-/// An implementation provides [`Self::write`] for one plant and [`Self::import`] for many. [`Self::create`],
-/// [`Self::put`], [`Self::patch`] and [`Self::delete`] call [`Self::write`].
+/// An implementation provides [`Self::write`] for one plant, and [`Self::batch`] and [`Self::import`] for many.
+/// [`Self::create`], [`Self::put`], [`Self::patch`] and [`Self::delete`] call [`Self::write`], and name no author.
 #[async_trait]
 pub trait PlantRepository: Send + Sync {
-    /// Decides one write with [`Write::decide`], and makes its change durable.
+    /// Decides one write with [`Write::decide`], and makes its change durable. `by` makes the change.
     ///
     /// # Errors
     ///
     /// Those of [`Write::decide`]. [`StoreError::Busy`] when too many writes wait, [`StoreError::DiskFull`],
     /// [`StoreError::Unavailable`], [`StoreError::Refused`] and [`StoreError::Closed`], with nothing written. After
     /// [`StoreError::Failed`] the outcome is unknown: read before trying again.
-    async fn write(&self, write: Write) -> Result<Decision, StoreError>;
+    async fn write(&self, write: Write, by: Option<Author>) -> Result<Decision, StoreError>;
+
+    /// Decides the writes of a batch in order, each on the results of those before, and makes all their changes durable
+    /// at once. If one is refused, nothing is changed. The events of a batch have consecutive places in the log.
+    ///
+    /// A batch with the idempotency digest of an earlier one is the same batch again: it returns the same results, and
+    /// writes nothing. The repository knows the digest for as long as it keeps the events of the earlier batch. It does
+    /// not remember a batch that changed nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`BatchError::Refused`], with an error of [`Write::decide`]; with [`StoreError::VersionGone`] if the batch is a
+    /// retry, and one of its results is forgotten. [`BatchError::Store`], with another error of [`Self::write`].
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError>;
 
     /// Adds a plant whose id is free.
     ///
@@ -51,7 +68,7 @@ pub trait PlantRepository: Send + Sync {
         new_plant: NewPlant,
         idempotency: Option<IdempotencyDigest>,
     ) -> Result<Created, StoreError> {
-        Ok(self.write(Write::Create(new_plant, idempotency)).await?.into_created())
+        Ok(self.write(Write::Create(new_plant, idempotency), None).await?.into_created())
     }
 
     /// Creates or replaces the plant with the id of `new_plant`. An equal plant keeps its revision, without an event. A
@@ -65,7 +82,7 @@ pub trait PlantRepository: Send + Sync {
         new_plant: NewPlant,
         preconditions: Preconditions,
     ) -> Result<Put, StoreError> {
-        Ok(self.write(Write::Put(new_plant, preconditions)).await?.into_put())
+        Ok(self.write(Write::Put(new_plant, preconditions), None).await?.into_put())
     }
 
     /// Changes the plant with this id. A patch that changes nothing keeps the revision, without an event. The plant
@@ -80,7 +97,7 @@ pub trait PlantRepository: Send + Sync {
         patch: PlantPatch,
         preconditions: Preconditions,
     ) -> Result<StoredPlant, StoreError> {
-        Ok(self.write(Write::Patch(id, patch, preconditions)).await?.plant.stored)
+        Ok(self.write(Write::Patch(id, patch, preconditions), None).await?.plant.stored)
     }
 
     /// Deletes the plant with this id, and with it the idempotency digest of its create.
@@ -89,7 +106,7 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// Those of [`Self::patch`].
     async fn delete(&self, id: PlantId, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.write(Write::Delete(id, preconditions)).await.map(drop)
+        self.write(Write::Delete(id, preconditions), None).await.map(drop)
     }
 
     /// Writes many plants in order, each as a write of its own, and reports the outcome of each. Waits for room in the
@@ -104,6 +121,7 @@ pub trait PlantRepository: Send + Sync {
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
+        by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError>;
 
     /// The plant with this id, or `None` when there is none.
@@ -113,10 +131,46 @@ pub trait PlantRepository: Send + Sync {
     /// [`StoreError::Failed`] when the plant cannot be read, or may not be on disk.
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError>;
 
-    /// A page of the plants that match a filter, by ascending id (keyset pagination).
+    /// The plants with these ids, without those that do not exist. [`Page::next`] is `None`.
     ///
-    /// The work for one page is bounded, so a page may be short or empty although more plants follow; [`Page::next`]
-    /// says where to continue, and the last page has none. A plant that exists and matches from the first page to the
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when the plants cannot be read.
+    async fn get_all(&self, ids: BTreeSet<PlantId>) -> Result<Page, StoreError>;
+
+    /// A page of the changes of a plant, newest first. The repository knows a change for as long as it keeps its event,
+    /// or longer. Changes from before a restore are known too, although their events are in another log.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchPlant`] when there is no such plant, and no change of it is known. [`StoreError::Failed`] when
+    /// the changes cannot be read.
+    async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError>;
+
+    /// The plant as it was at a revision.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::VersionGone`] when the plant never had the revision, when the revision is a deletion, or when the
+    /// change is forgotten; and those of [`Self::history`].
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
+        // The change that made the current state may be forgotten.
+        let current = self.get(id).await?.filter(|current| current.revision == revision);
+        if let Some(current) = current {
+            return Ok(current);
+        }
+        let before = Some(Revision::from(revision.get().saturating_add(1)));
+        let page = self.history(HistoryRequest { id, before, limit: 1 }).await?;
+        let change = page.changes.into_iter().next().filter(|change| change.revision == revision);
+        let plant = change.and_then(|change| change.plant);
+        let plant = plant.ok_or(StoreError::VersionGone(id, revision))?;
+        Ok(StoredPlant { id, plant, revision })
+    }
+
+    /// A page of the plants that match a filter, by ascending id (keyset pagination), read in either direction.
+    ///
+    /// The work for one page is bounded, so a page may be short or empty although more plants follow in the direction of
+    /// the request; [`Page::next`] says where to continue, and the last page has none. A plant that exists and matches from the first page to the
     /// last is on exactly one page, as it was when that page was read. A plant that matches only for a time is on one
     /// page or on none.
     ///
@@ -124,6 +178,14 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// [`StoreError::Failed`] when the page cannot be read.
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError>;
+
+    /// All plants of this moment, for reads of many pages. Writes continue meanwhile. The snapshot holds memory, and what
+    /// the repository would else remove from its disk, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] when there are too many snapshots. [`StoreError::Failed`] when the plants cannot be read.
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError>;
 
     /// The number of plants, or of those with a tag. The repository maintains these numbers, so the call does not count
     /// the plants.
@@ -226,21 +288,43 @@ pub trait PlantRepository: Send + Sync {
     async fn close(&self) -> Result<(), StoreFailure>;
 }
 
+/// The plants of one moment.
+#[async_trait]
+pub trait PlantSnapshot: Send {
+    /// A page, as of [`PlantRepository::list`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Failed`] when the page cannot be read.
+    async fn list(&mut self, request: PageRequest) -> Result<Page, StoreError>;
+}
+
 /// A request for a page of plants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
     /// Selects the plants.
     pub filter: PlantFilter,
-    /// Only plants with a greater id.
-    pub after: Option<PlantId>,
+    /// Where the page is.
+    pub place: PagePlace,
     /// The most plants on the page, at least 1.
     pub limit: usize,
 }
 
-impl PageRequest {
-    /// The least id that may be on the page; `None` if there is none.
+/// Where a page of plants is among all plants, which are ordered by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagePlace {
+    /// The first plants.
+    First,
+    /// The first plants with a greater id.
+    After(PlantId),
+    /// The last plants with a smaller id.
+    Before(PlantId),
+}
+
+impl PagePlace {
+    /// After this id, or at the start.
     #[must_use]
-    pub fn first_id(&self) -> Option<PlantId> {
-        self.after.map_or(Some(PlantId::MIN), PlantId::next)
+    pub fn after(id: Option<PlantId>) -> Self {
+        id.map_or(Self::First, Self::After)
     }
 }

@@ -70,7 +70,7 @@ async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut V
                 NewPlant::new(id, format!("Salix {}", chance.u64(..)), None).expect("valid")
             });
             let rows: Vec<_> = rows.collect();
-            repository.import(rows.clone(), OnConflict::Replace).await.expect("imports");
+            repository.import(rows.clone(), OnConflict::Replace, None).await.expect("imports");
             let page = repository.events(EventsAfter::Cursor(before), 100).await.expect("reads");
             assert_eq!(page.events.len(), rows.len());
             for (row, event) in rows.into_iter().zip(page.events) {
@@ -84,7 +84,7 @@ async fn record(store: &Store, changes: usize, chance: &mut Rng, history: &mut V
             change(store, chance).await;
             let page = repository.events(EventsAfter::Cursor(before), 1).await.expect("reads");
             let plants = plants_of(repository).await;
-            if let Some(event) = page.events.first().copied() {
+            if let Some(event) = page.events.first().cloned() {
                 history.push(Moment { event, plants });
             }
         }

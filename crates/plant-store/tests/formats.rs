@@ -16,7 +16,7 @@ async fn change(store: &Store, ids: Range<i64>, name: &str) {
     let last = PlantId::from(ids.end - 1);
     let tag = |id| (id % 3 > 0).then(|| format!("tag {}", id % 3));
     let plants = ids.map(|id| NewPlant::new(id, name, tag(id)).expect("valid")).collect();
-    store.repository().import(plants, OnConflict::Replace).await.expect("imports");
+    store.repository().import(plants, OnConflict::Replace, None).await.expect("imports");
     store.repository().delete(last, Preconditions::default()).await.expect("deletes");
 }
 

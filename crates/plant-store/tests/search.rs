@@ -6,8 +6,8 @@ use std::iter;
 use fastrand::Rng;
 use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_store::{
-    OnConflict, PageRequest, PlantRepository as _, Preconditions, SledConfig, SledInspection,
-    SledRepository,
+    OnConflict, Page, PagePlace, PageRequest, PlantRepository as _, Preconditions, SledConfig,
+    SledInspection, SledRepository,
 };
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ async fn check_searches(
         let ids = (0..PLANTS).filter(|id| round == 0 || id % 5 == round);
         let rows: Vec<NewPlant> = ids.map(|id| new_plant(&mut random, id)).collect();
         plants.extend(rows.iter().map(|row| (row.id(), row.clone())));
-        repository.import(rows, OnConflict::Replace).await.expect("imports");
+        repository.import(rows, OnConflict::Replace, None).await.expect("imports");
         for _ in 0..200 {
             let id = PlantId::from(random.i64(0..PLANTS));
             let deleted = repository.delete(id, Preconditions::default()).await;
@@ -46,15 +46,25 @@ async fn check_searches(
             let of_plant = plants.values().nth(random.usize(..plants.len())).expect("a plant");
             let filter = filter(&mut random, of_plant);
             let limit = random.usize(1..100);
-            let after = of_plant.id().get() - random.i64(0..1_500);
-            let request = PageRequest { filter, after: Some(PlantId::from(after)), limit };
-            let page = repository.list(request.clone()).await.expect("reads");
-            let matches = plants
-                .range(PlantId::from(after + 1)..)
-                .filter(|(_, it)| request.filter.matches(it.plant().name(), it.plant().tag()));
-            let expected: Vec<PlantId> = matches.map(|(id, _)| *id).take(limit).collect();
-            let found = page.plants().map(|(plant, _)| plant.id);
-            assert_eq!(found.collect::<Vec<_>>(), expected, "{request:?}");
+            let border = of_plant.id().get();
+            let after = PlantId::from(border - random.i64(0..1_500));
+            let before = PlantId::from(border + random.i64(0..1_500));
+            let ids =
+                plants.iter().filter(|(_, it)| filter.matches(it.plant().name(), it.plant().tag()));
+            let ids: Vec<PlantId> = ids.map(|(id, _)| *id).collect();
+            let later = ids.iter().filter(|id| **id > after).take(limit).copied().collect();
+            let mut earlier: Vec<PlantId> =
+                ids.iter().rev().filter(|id| **id < before).take(limit).copied().collect();
+            earlier.reverse();
+            let expected: [(PagePlace, Vec<PlantId>); 2] =
+                [(PagePlace::After(after), later), (PagePlace::Before(before), earlier)];
+            let mut page = Page::default();
+            for (place, expected) in expected {
+                let request = PageRequest { filter: filter.clone(), place, limit };
+                page = repository.list(request.clone()).await.expect("reads");
+                let found = page.plants().map(|(plant, _)| plant.id);
+                assert_eq!(found.collect::<Vec<_>>(), expected, "{request:?}");
+            }
             found_in_all += page.len();
         }
     }
@@ -127,11 +137,11 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_early_and_conti
         NewPlant::new(id, name, (id % 3 == 0).then(|| "T".to_owned())).expect("valid")
     };
     let plants = (0..PLANTS).map(&mut new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
+    repository.import(plants, OnConflict::Error, None).await.expect("imports");
     drop(repository);
     repository = SledRepository::open(&config).expect("opens");
     let filter = PlantFilter::new(Some("a"), Some("T".to_owned())).expect("valid");
-    let mut request = PageRequest { filter, after: None, limit: 10 };
+    let mut request = PageRequest { filter, place: PagePlace::First, limit: 10 };
     let mut pages = 0;
     loop {
         let page = repository.list(request.clone()).await.expect("reads");
@@ -139,7 +149,12 @@ async fn a_search_that_reads_too_much_of_the_index_ends_its_page_early_and_conti
         pages += 1;
         assert!(pages < 20, "pages hardly get further");
         let Some(next) = page.next else { break };
-        assert!(request.after.replace(next) < Some(next), "each page gets further");
+        let before = std::mem::replace(&mut request.place, PagePlace::After(next));
+        assert!(
+            matches!(before, PagePlace::First)
+                || matches!(before, PagePlace::After(id) if id < next),
+            "each page gets further"
+        );
     }
     assert!(pages > 1, "the work for a page is bounded");
 }

@@ -14,7 +14,7 @@ use plant_store::conformance::damage::{
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::{
-    EventRetention, OnConflict, OpenError, PAGE_MAX_WORK, PageRequest, PlantRepository,
+    EventRetention, OnConflict, OpenError, PAGE_MAX_WORK, PagePlace, PageRequest, PlantRepository,
     Preconditions, SledConfig, SledInspection, SledRepository,
 };
 use proptest::prelude::ProptestConfig;
@@ -227,7 +227,7 @@ async fn folder_with_a_table(plants: i64) -> Folder {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     let plants = (0..plants).map(new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
+    repository.import(plants, OnConflict::Error, None).await.expect("imports");
     drop(repository);
     folder
 }
@@ -273,7 +273,7 @@ async fn no_open_read_or_kill_changes_a_byte_of_a_sealed_table() {
     folder.config.changes_in_memory = 1_000;
     let repository = folder.try_open().expect("opens");
     let plants = (0..3_000).map(new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
+    repository.import(plants, OnConflict::Error, None).await.expect("imports");
     drop(repository);
     let bytes = |folder: &Folder| {
         let tables = fs::read_dir(folder.directory().join("tables")).expect("reads");
@@ -381,7 +381,7 @@ async fn a_page_over_deleted_plants_ends_after_bounded_work() {
     let folder = Folder::new();
     let repository = Arc::new(folder.try_open().expect("opens"));
     let plants = (0..=DELETED).map(new_plant).collect();
-    repository.import(plants, OnConflict::Error).await.expect("imports");
+    repository.import(plants, OnConflict::Error, None).await.expect("imports");
     for first in (0..DELETED).step_by(usize::try_from(AT_ONCE).expect("small")) {
         let mut deletes = JoinSet::new();
         for id in (first..first + AT_ONCE).map(PlantId::from) {
@@ -392,12 +392,13 @@ async fn a_page_over_deleted_plants_ends_after_bounded_work() {
     }
     drop(repository);
     let repository = folder.try_open().expect("opens");
-    let mut request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1 };
+    let mut request =
+        PageRequest { filter: PlantFilter::default(), place: PagePlace::First, limit: 1 };
     let mut pages = 0;
     loop {
         let page = repository.list(request.clone()).await.expect("reads");
         pages += 1;
-        request.after = page.next;
+        request.place = PagePlace::after(page.next);
         if !page.is_empty() || page.next.is_none() {
             assert_eq!(page.len(), 1);
             break;
@@ -423,7 +424,7 @@ async fn merges_forget_old_entries_of_plants_and_old_events() {
         let repository = folder.try_open().expect("opens");
         let plant = |id| if round % 2 == 0 { new_plant(id) } else { renamed_plant(id) };
         let plants = (0..100).map(plant).collect();
-        repository.import(plants, OnConflict::Replace).await.expect("imports");
+        repository.import(plants, OnConflict::Replace, None).await.expect("imports");
         for id in 50..100 {
             repository.delete(PlantId::from(id), Preconditions::default()).await.expect("deletes");
         }
@@ -488,6 +489,7 @@ async fn a_verification_lists_exactly_what_disagrees() {
     const NUMBER: &str = "there are 100 plants, and the count says 99";
     const TAGS: &str = "the counts of the tags do not match the plants";
     const RECORD: &str = "the record of plant 7 is damaged";
+    const BY_PLANT: &str = "the index of the events by plant does not match the events";
     const INDEX: &str = "the search index of table ";
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
@@ -514,6 +516,9 @@ async fn a_verification_lists_exactly_what_disagrees() {
     for sequence in [20_u64, 21, 102] {
         without_events.events.remove(&sequence.to_be_bytes()[..]);
     }
+    let mut without_history = whole.clone();
+    // The index by plant comes after the events.
+    without_history.events.pop_last().expect("an entry of the index");
     let mut wrong_kind = whole.clone();
     // The byte after the version.
     let event = wrong_kind.events.get_mut(&20_u64.to_be_bytes()[..]).and_then(Option::as_mut);
@@ -554,8 +559,10 @@ async fn a_verification_lists_exactly_what_disagrees() {
                 "plant 19 has the revision 20, and that event is missing",
                 "plant 20 has the revision 21, and that event is missing",
                 "the events from 102 to 102 are missing",
+                BY_PLANT,
             ],
         ),
+        (without_history, &[BY_PLANT]),
         (wrong_index, &[INDEX]),
         (wrong_kind, &["event 20 (Updated) cannot follow the event before it of plant 19"]),
     ] {

@@ -130,7 +130,7 @@ async fn events_after_many_unused_blocks_are_shown_when_the_events_before_are_fo
     let first = position(&repository, first).await;
     // More than one read can cover.
     schema.query("SELECT nextval('SCHEMA.event_blocks') FROM generate_series(1, 40)");
-    let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error);
+    let import = repository.import((1..=IMPORTED).map(numbered).collect(), OnConflict::Error, None);
     assert_eq!(import.await.expect("imports").len(), 10);
     let imported: Vec<i64> = (1..=IMPORTED).collect();
     assert_eq!(ids_of_events(&repository, first).await, imported);

@@ -331,7 +331,8 @@ async fn a_page_reads_few_rows_with_any_table_statistics() {
         _ if id > PLANTS / 2 && id % 8 != 0 => plant(id, "Salix", Some("late")),
         _ => plant(id, "Salix", Some(&format!("common {}", id % 20))),
     });
-    let imported = repository.import(plants.collect(), OnConflict::Error).await.expect("imports");
+    let imported =
+        repository.import(plants.collect(), OnConflict::Error, None).await.expect("imports");
     assert!(imported.iter().all(|imported| *imported == Imported::Created));
     drop(repository);
 
@@ -356,7 +357,7 @@ async fn a_page_reads_few_rows_with_any_table_statistics() {
             let before = rows_read(&schema);
             let repository = schema.open().await;
             let filter = filter(name_part, tag);
-            let request = PageRequest { filter, after: None, limit: 10 };
+            let request = PageRequest { filter, place: PagePlace::First, limit: 10 };
             repository.list(request.clone()).await.expect("reads");
             drop(repository);
             let read = rows_read(&schema) - before;
@@ -409,7 +410,8 @@ async fn an_import_that_is_written_in_part_does_not_say_that_nothing_was_written
     let row = format!("INSERT INTO SCHEMA.plants (id, revision, name) VALUES ({IMPORTED}, 1, 'a')");
     let blocking = Resting::between(&schema, &row, "SELECT 1");
     let plants = (1..=IMPORTED).map(|id| plant(id, "Rosa", None)).collect();
-    let failure = repository.import(plants, OnConflict::Error).await.expect_err("it has to wait");
+    let failure =
+        repository.import(plants, OnConflict::Error, None).await.expect_err("it has to wait");
     blocking.give_up();
     assert!(count(&repository).await > 0);
     assert!(matches!(failure, StoreError::Failed(_)), "{failure:?}");

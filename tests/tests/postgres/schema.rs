@@ -235,7 +235,7 @@ pub(crate) async fn list(
 ) -> (Vec<StoredPlant>, usize) {
     let (mut all, mut after) = (Vec::new(), None);
     for pages in 1.. {
-        let request = PageRequest { filter: filter.clone(), after, limit };
+        let request = PageRequest { filter: filter.clone(), place: PagePlace::after(after), limit };
         let page = repository.list(request).await.expect("reads");
         let next = page.next;
         assert!(page.len() <= limit, "{} plants on a page of {limit}", page.len());

@@ -55,7 +55,7 @@ async fn fill(repository: &PostgresRepository) {
         };
         plant(id, &name, (id % 2 == 0).then_some("even"))
     });
-    repository.import(plants.collect(), OnConflict::Error).await.expect("imports");
+    repository.import(plants.collect(), OnConflict::Error, None).await.expect("imports");
 }
 
 /// Compares the results of searches with all plants that match.
@@ -178,7 +178,7 @@ async fn write_at_random(repository: Arc<PostgresRepository>, seed: i64) {
             }
             3 => {
                 let rows = (0..4).map(|more| plant((id + more) % 12, "imported", tag)).collect();
-                repository.import(rows, OnConflict::Replace).await.map(drop)
+                repository.import(rows, OnConflict::Replace, None).await.map(drop)
             }
             _ => repository.put(new_plant, any).await.map(drop),
         };

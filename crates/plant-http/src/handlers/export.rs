@@ -54,7 +54,7 @@ pub(crate) async fn export(
         memory,
         room: Some(room),
         format,
-        next: Some(PageRequest { filter, after: None, limit: FIRST_PART_PLANTS }),
+        next: Some(PageRequest { filter, place: PagePlace::First, limit: FIRST_PART_PLANTS }),
     };
     let mut response = HttpResponse::Ok();
     if let Some(total) = total {
@@ -157,7 +157,7 @@ mod tests {
             let id = i64::try_from(id).unwrap();
             NewPlant::new(id, "Rosa", None).unwrap()
         });
-        repository.import(plants.collect(), OnConflict::Error).await.unwrap();
+        repository.import(plants.collect(), OnConflict::Error, None).await.unwrap();
 
         let request = TestRequest::get().to_http_request();
         RequestContext::begin(&request);

@@ -55,8 +55,9 @@ pub use crate::sled::damage;
 
 use crate::write::Write;
 use crate::{
-    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PageRequest,
-    PlantRepository, Preconditions, Revisions, StoreError, StoredPlant, TagCount, TagPageRequest,
+    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PagePlace,
+    PageRequest, PlantRepository, Preconditions, Revisions, StoreError, StoredPlant, TagCount,
+    TagPageRequest,
 };
 
 /// The place of a repository: a folder, for example, or a database schema.
@@ -149,7 +150,7 @@ async fn all_pages(
     let mut after = None;
     loop {
         yield_now().await;
-        let request = PageRequest { filter: filter.clone(), after, limit };
+        let request = PageRequest { filter: filter.clone(), place: PagePlace::after(after), limit };
         let page = repository.list(request).await.expect("reads");
         assert!(page.len() <= limit, "{} plants on a page", page.len());
         plants.extend(page.stored_plants().expect("valid plants"));
@@ -234,7 +235,7 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
                     }
                     _ => Write::Delete(id, unchanged.clone()),
                 };
-                async move { repository.write(write).await }
+                async move { repository.write(write, None).await }
             });
             let mut winners = Vec::new();
             for outcome in writes.join_all().await {
@@ -285,7 +286,7 @@ async fn a_canceled_caller_cancels_nothing(store: &impl StoreUnderTest) {
             if id % 2 == 0 {
                 repository.create(plant, None).await.map(drop)
             } else {
-                repository.import(vec![plant], OnConflict::Error).await.map(drop)
+                repository.import(vec![plant], OnConflict::Error, None).await.map(drop)
             }
         });
         let mut context = Context::from_waker(Waker::noop());
@@ -298,7 +299,7 @@ async fn a_canceled_caller_cancels_nothing(store: &impl StoreUnderTest) {
     }
     // No canceled caller still holds a permit.
     let rows = vec![new_plant(WRITES, "Salix", None)];
-    let imported = repository.import(rows, OnConflict::Error).await;
+    let imported = repository.import(rows, OnConflict::Error, None).await;
     assert_eq!(imported.expect("imports"), [Imported::Created]);
     assert_eq!(repository.count(None).await.expect("counts"), 51);
 }
@@ -323,7 +324,7 @@ async fn imports_leave_room_for_others(store: &impl StoreUnderTest) {
         // Tags of the maximum length make the events of a group large.
         let tag = "木".repeat(255);
         let rows = (0..ROWS).map(|row| new_plant(import * ROWS + row, "Rosa", Some(&tag)));
-        repository.import(rows.collect(), OnConflict::Error).await
+        repository.import(rows.collect(), OnConflict::Error, None).await
     });
     // The imports must leave room in the queue: no create may fail as busy.
     for id in 0..50 {
@@ -344,7 +345,7 @@ async fn an_import_waits_for_room(store: &impl StoreUnderTest) {
     });
     for id in 0..100 {
         let rows = vec![new_plant(-1 - id, "Salix", None)];
-        let imported = repository.import(rows, OnConflict::Error).await;
+        let imported = repository.import(rows, OnConflict::Error, None).await;
         assert_eq!(imported.expect("waits for room"), [Imported::Created]);
     }
     creates.join_all().await;
@@ -354,7 +355,7 @@ async fn pages_have_what_always_exists_while_others_write(store: &impl StoreUnde
     const STABLE: i64 = 300;
     let repository = store.open().await;
     let rows = (0..STABLE).map(|id| new_plant(2 * id, "Rosa", Some("Rosaceae"))).collect();
-    repository.import(rows, OnConflict::Error).await.expect("imports");
+    repository.import(rows, OnConflict::Error, None).await.expect("imports");
     let (began, begun) = oneshot::channel();
     let writer = {
         let repository = Arc::clone(&repository);
@@ -399,7 +400,7 @@ async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
     let mut plants = (0..PLANTS).map(|id| new_plant(id, &name(id), Some(tag(id)))).peekable();
     while plants.peek().is_some() {
         let rows = plants.by_ref().take(10_000).collect();
-        repository.import(rows, OnConflict::Error).await.expect("imports");
+        repository.import(rows, OnConflict::Error, None).await.expect("imports");
     }
     for (part, tag, found) in [
         ("SALIX", None, &[128_000, 129_000, 129_999][..]),
@@ -414,7 +415,7 @@ async fn a_page_is_full_when_enough_plants_match(store: &impl StoreUnderTest) {
         ("木", None, &[]),
     ] {
         let filter = filter_of(Some(part), tag);
-        let request = PageRequest { filter: filter.clone(), after: None, limit: 2 };
+        let request = PageRequest { filter: filter.clone(), place: PagePlace::First, limit: 2 };
         let first = repository.list(request).await.expect("reads");
         assert_eq!(first.len(), found.len().min(2), "the first page of {filter:?}");
         assert_eq!(ids(&repository, &filter).await, found, "{filter:?}");

@@ -239,7 +239,7 @@ impl Model {
                 self.new_events.push((EventKind::Deleted, *id, None));
             }
             Operation::Import(new_plants, on_conflict) => {
-                let outcome = repository.import(new_plants.clone(), *on_conflict).await;
+                let outcome = repository.import(new_plants.clone(), *on_conflict, None).await;
                 let outcome = outcome.expect("an import is carried out");
                 assert_eq!(outcome.len(), new_plants.len());
                 for (new_plant, imported) in new_plants.iter().zip(outcome) {

@@ -3,7 +3,9 @@
 //! | map | key | value |
 //! |---|---|---|
 //! | tags | the tag | how many more plants have the tag than in older tables; the sum over all tables is the count |
-//! | events | the sequence number | an [`EventRecord`](super::commit::change::EventRecord) |
+//! | events | the sequence number | an [`EventRecord`](super::events::record::EventRecord) |
+//! | | 128, the ordered id, and the sequence number with all bits flipped | none: the index of the events by plant |
+//! | | 129, the digest of a batch, and the number of its last event with all bits flipped | its [outcome](super::commit::change::BatchOutcome) |
 //! | plants | the ordered id | a [`PlantRecord`](crate::record::PlantRecord) |
 //! | search | see [`search`](super::search) | |
 //!
@@ -11,6 +13,8 @@
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
+
+use crate::IdempotencyDigest;
 
 /// The greatest valid sequence number on disk. No store reaches it, and arithmetic up to it cannot overflow.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
@@ -23,15 +27,68 @@ pub(crate) fn plant_key(id: PlantId) -> [u8; 8] {
     (id.get().cast_unsigned() ^ (1 << 63)).to_be_bytes()
 }
 
-/// The sequence number in the key of an event.
-pub(crate) fn event_of(key: &[u8]) -> anyhow::Result<u64> {
-    let sequence = key.try_into().context("the key of an event has a wrong length")?;
-    let sequence = u64::from_be_bytes(sequence);
-    ensure!(
-        (1..=MAX_SEQUENCE).contains(&sequence),
-        "an event has the impossible number {sequence}"
-    );
-    Ok(sequence)
+/// The first byte of keys of the index by plant. No sequence number begins with it.
+const BY_PLANT: u8 = 128;
+
+/// The first byte of keys of batches.
+const OF_BATCH: u8 = 129;
+
+/// The key of the index by plant, in which the newest event of a plant comes first.
+pub(crate) fn history_key(id: PlantId, sequence: u64) -> [u8; 17] {
+    let mut key = [BY_PLANT; 17];
+    key[1..9].copy_from_slice(&plant_key(id));
+    key[9..].copy_from_slice(&(!sequence).to_be_bytes());
+    key
+}
+
+/// The key of the outcome of a batch, of which the newest comes first.
+pub(crate) fn batch_key(digest: &[u8; IdempotencyDigest::BYTES], sequence: u64) -> [u8; 25] {
+    let mut key = [OF_BATCH; 25];
+    key[1..17].copy_from_slice(digest);
+    key[17..].copy_from_slice(&(!sequence).to_be_bytes());
+    key
+}
+
+/// A key of the map of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKey {
+    Event(u64),
+    ByPlant(PlantId, u64),
+    OfBatch([u8; IdempotencyDigest::BYTES], u64),
+}
+
+impl EventKey {
+    pub(crate) fn of(key: &[u8]) -> anyhow::Result<Self> {
+        let key = match key {
+            [BY_PLANT, rest @ ..] if let ([id, sequence], []) = rest.as_chunks() => {
+                Self::ByPlant(plant_of_key(*id), !u64::from_be_bytes(*sequence))
+            }
+            [OF_BATCH, rest @ ..] if let Some((digest, sequence)) = rest.split_first_chunk() => {
+                let sequence =
+                    sequence.try_into().context("the key of a batch has a wrong length")?;
+                Self::OfBatch(*digest, !u64::from_be_bytes(sequence))
+            }
+            _ => {
+                let sequence = key.try_into().context("the key of an event has a wrong length")?;
+                Self::Event(u64::from_be_bytes(sequence))
+            }
+        };
+        let sequence = key.sequence();
+        ensure!(
+            (1..=MAX_SEQUENCE).contains(&sequence),
+            "an event has the impossible number {sequence}"
+        );
+        Ok(key)
+    }
+
+    /// The event that the entry belongs to, and with which the entry is forgotten.
+    pub(crate) const fn sequence(self) -> u64 {
+        match self {
+            Self::Event(sequence) | Self::ByPlant(_, sequence) | Self::OfBatch(_, sequence) => {
+                sequence
+            }
+        }
+    }
 }
 
 /// The id in the key of a plant.

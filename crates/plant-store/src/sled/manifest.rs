@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
-use crate::format::{Format, OtherFormat};
+use crate::format::{Format, OtherFormat, whole};
 use crate::sled::commit::change::Totals;
 use crate::sled::commit::write_ahead_log::Salts;
 use crate::sled::sealed::Seal;
@@ -11,7 +11,7 @@ use crate::sled::tables::TableMetadata;
 
 const SEAL: Seal = Seal { magic: *b"plmanif2", name: "a manifest" };
 
-const FORMAT: Format = Format { name: "the database", oldest: 2, newest: 2 };
+const FORMAT: Format = Format { name: "the database", oldest: 2, newest: 3 };
 
 /// The magic number of the manifest before tables were sled databases.
 const MAGIC_BEFORE: &[u8] = b"plmanif1";
@@ -50,7 +50,7 @@ impl Manifest {
     }
 
     pub(crate) fn content(&self) -> anyhow::Result<Vec<u8>> {
-        FORMAT.encode(self, 0)
+        FORMAT.encode(&(self, self.totals.history_from), 0)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
@@ -59,7 +59,15 @@ impl Manifest {
     }
 
     pub(crate) fn of_content(content: &[u8]) -> anyhow::Result<Self> {
-        let manifest: Self = FORMAT.decode(content)?;
+        let (mut manifest, history_from): (Self, u64) = match FORMAT.version_of(content)? {
+            (2, content) => {
+                let manifest: Self = whole(content)?;
+                let history_from = manifest.totals.stored_from;
+                (manifest, history_from)
+            }
+            (_, content) => whole(content)?,
+        };
+        manifest.totals.history_from = history_from;
         manifest.totals.check()?;
         Ok(manifest)
     }

@@ -20,6 +20,7 @@ mod keys;
 mod manifest;
 mod memtable;
 mod open;
+mod plant_view;
 mod reader;
 mod regular_file;
 mod sealed;
@@ -28,6 +29,7 @@ mod tables;
 mod tag_reader;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
@@ -37,10 +39,10 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use self::backup::archive::thread::Archiver;
-use self::commit::{Committer, Message, Outcome};
+use self::commit::{Committer, Message, Outcome, Request};
 use self::compaction::Compactor;
 use self::compaction::thread::CompactionThread;
 use self::events::EventLog;
@@ -48,14 +50,16 @@ use self::health::StoreHealth;
 use self::health::disk_space::{DiskSpace, free_room};
 use self::health::errors::open_error;
 use self::health::metrics::EngineMetrics;
+use self::plant_view::PlantView;
 use self::reader::PlantReader;
 use self::tree::MergeTree;
 
 use crate::metrics::MetricFamily;
 use crate::write::{Decision, Write, imported};
 use crate::{
-    EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page, PageRequest,
-    PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, fault,
+    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
+    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, StoreError,
+    StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
 };
 
 /// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
@@ -63,6 +67,9 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Limits how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
+
+/// How many snapshots may exist. Each may keep replaced tables on the disk, and a copy of a memtable.
+const SNAPSHOTS: usize = 16;
 
 /// Pages up to this limit, of unfiltered plants or of events in memory, are read on the calling thread, because handing
 /// them to a blocking thread would take longer.
@@ -94,6 +101,7 @@ pub struct SledRepository {
     imports: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     searches: Arc<Semaphore>,
+    snapshots: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     disk_space: Arc<DiskSpace>,
     // Fields drop in this order. Dropping the queue ends the commit thread, which ends the other threads. The lock and
@@ -169,6 +177,7 @@ impl SledRepository {
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
             reads: Arc::new(Semaphore::new(concurrent_reads())),
             searches: Arc::new(Semaphore::new(concurrent_reads())),
+            snapshots: Arc::new(Semaphore::new(SNAPSHOTS)),
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
             disk_space,
@@ -189,17 +198,21 @@ impl SledRepository {
     }
 
     /// Sends the writes of an import to the commit thread, and waits for all outcomes.
-    async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+    async fn write_all(
+        &self,
+        writes: impl Iterator<Item = Write> + Send,
+        by: Option<Author>,
+    ) -> Result<Vec<Outcome>, StoreError> {
         self.health.check()?;
-        let with_answers = writes.into_iter().map(|write| {
+        let with_answers = writes.map(|write| {
             let (answer, outcome) = oneshot::channel();
-            ((write, answer), outcome)
+            (Request::Write(write, by.clone(), answer), outcome)
         });
-        let (writes, answered): (Vec<_>, Vec<_>) = with_answers.unzip();
+        let (requests, answered): (Vec<_>, Vec<_>) = with_answers.unzip();
         // The permit travels with the writes, which stay in the queue if the caller is canceled.
         let permit = Arc::clone(&self.imports).acquire_owned().await;
         let permit = permit.context("importing is closed").map_err(StoreFailure::new)?;
-        if self.queue.send(Message::Import(writes, permit)).await.is_err() {
+        if self.queue.send(Message::Import(requests, permit)).await.is_err() {
             return Err(self.why_no_more_writes());
         }
         let mut outcomes = Vec::with_capacity(answered.len());
@@ -210,6 +223,30 @@ impl SledRepository {
             }
         }
         Ok(outcomes)
+    }
+
+    /// Sends a request to the commit thread, and waits for its outcome.
+    async fn carry_out<T>(
+        &self,
+        request: Request,
+        outcome: oneshot::Receiver<T>,
+    ) -> Result<T, StoreError> {
+        self.health.check()?;
+        match self.queue.try_send(Message::Request(request)) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.metrics.commit.note_refused();
+                return Err(StoreError::Busy);
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
+        }
+        tokio::select! {
+            biased;
+            Ok(outcome) = outcome => Ok(outcome),
+            // The commit thread may hang on a disk that does not answer, or may have panicked and dropped the write.
+            // The state on disk is then unknown, and the failure is reported soon.
+            failure = self.health.failed() => Err(failure.into()),
+        }
     }
 
     /// Reads on a blocking thread, under a permit. There are as many permits as processors, so the commit thread gets
@@ -237,35 +274,26 @@ impl SledRepository {
 
 #[async_trait]
 impl PlantRepository for SledRepository {
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        self.health.check()?;
+    async fn write(&self, write: Write, by: Option<Author>) -> Result<Decision, StoreError> {
         let (answer, outcome) = oneshot::channel();
-        match self.queue.try_send(Message::Write((write, answer))) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.metrics.commit.note_refused();
-                return Err(StoreError::Busy);
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(self.why_no_more_writes()),
-        }
-        tokio::select! {
-            biased;
-            Ok(outcome) = outcome => outcome,
-            // The commit thread may hang on a disk that does not answer, or may have panicked and dropped the write.
-            // The state on disk is then unknown, and the failure is reported soon.
-            failure = self.health.failed() => Err(failure.into()),
-        }
+        self.carry_out(Request::Write(write, by, answer), outcome).await?
+    }
+
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        let (answer, outcome) = oneshot::channel();
+        self.carry_out(Request::Batch(batch, answer), outcome).await?
     }
 
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
+        by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
-        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict)).collect();
+        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
         let outcomes = tokio::select! {
             biased;
-            outcomes = self.write_all(writes) => outcomes?,
+            outcomes = self.write_all(writes, by) => outcomes?,
             failure = self.health.failed() => return Err(failure.into()),
         };
         outcomes.into_iter().map(|outcome| imported(outcome, on_conflict)).collect()
@@ -273,6 +301,17 @@ impl PlantRepository for SledRepository {
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         Ok(self.reader.plant(id).map_err(StoreFailure::new)?)
+    }
+
+    async fn get_all(&self, ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        let reader = self.reader.clone();
+        Self::read(&self.reads, move || reader.plants(&ids)).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        let events = self.events.clone();
+        let page = Self::read(&self.reads, move || events.history(request)).await?;
+        page.ok_or(StoreError::NoSuchPlant(request.id))
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
@@ -284,6 +323,17 @@ impl PlantRepository for SledRepository {
         // Searches may take long, so other reads have permits of their own.
         let permits = if is_search { &self.searches } else { &self.reads };
         Self::read(permits, move || reader.page(&request)).await
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
+        let permit = Arc::clone(&self.snapshots).try_acquire_owned();
+        let permit = permit.map_err(|_| StoreError::Busy)?;
+        Ok(Box::new(SledSnapshot {
+            plants: Arc::new(self.reader.tree.plants(true)),
+            plants_scanned_first: self.reader.plants_scanned_first,
+            reads: Arc::clone(&self.reads),
+            _permit: permit,
+        }))
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
@@ -371,6 +421,23 @@ impl PlantRepository for SledRepository {
             Ok(()) = closing => self.health.check(),
             failure = self.health.failed() => Err(failure),
         }
+    }
+}
+
+/// All plants of one moment. Keeps the tables of that moment on the disk.
+struct SledSnapshot {
+    plants: Arc<PlantView>,
+    plants_scanned_first: usize,
+    reads: Arc<Semaphore>,
+    _permit: OwnedSemaphorePermit,
+}
+
+#[async_trait]
+impl PlantSnapshot for SledSnapshot {
+    async fn list(&mut self, request: PageRequest) -> Result<Page, StoreError> {
+        let (plants, plants_scanned_first) = (Arc::clone(&self.plants), self.plants_scanned_first);
+        let read = move || plants.page(&request, plants_scanned_first);
+        SledRepository::read(&self.reads, read).await
     }
 }
 

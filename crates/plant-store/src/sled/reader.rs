@@ -1,22 +1,19 @@
-//! Reads of plants. Newer levels override older ones; all of them have only changes that are on disk.
+//! Reads of plants.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use plant_domain::{NewPlantRef, PlantFilter, PlantId};
 
-use crate::PAGE_MAX_WORK;
 use crate::record::{EncodedPlant, PlantRecord};
-use crate::sled::compaction::merge::Merge;
-use crate::sled::keys;
-use crate::sled::memtable::Run;
+use crate::sled::plant_view::PlantView;
 use crate::sled::search::{Search, Step};
-use crate::sled::tables::Map;
 use crate::sled::tree::MergeTree;
-use crate::{Page, PageRequest, Revision, StoredPlant};
+use crate::{PAGE_MAX_WORK, Page, PagePlace, PageRequest, Revision, StoredPlant};
 
-/// The most plants that are copied from memory at a time.
-const RUN: usize = 256;
+/// After each time that a page has examined this many plants, it may turn to the index.
+const SCANNED_AT_A_TIME: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlantReader {
@@ -39,73 +36,108 @@ impl PlantReader {
     }
 
     pub(crate) fn page(&self, request: &PageRequest) -> anyhow::Result<Page> {
-        let is_filtered = !request.filter.matches_all();
-        let mut next = request.first_id();
-        let mut page = PageInProgress::new(request, self.plants_scanned_first);
-        while let Some(from) = next
-            && !page.ends_before(from)
-        {
-            next = self.plants_from(from, &mut page)?;
-            if is_filtered && page.fills_too_slowly() {
-                // Ends the scan, because the index finds rare matches faster.
-                page.most_work = 0;
+        let plants = self.tree.plants(!request.filter.matches_all());
+        plants.page(request, self.plants_scanned_first)
+    }
+
+    pub(crate) fn plants(&self, ids: &BTreeSet<PlantId>) -> anyhow::Result<Page> {
+        let plants = self.tree.plants(false);
+        let mut page = Page::with_capacity(ids.len());
+        for id in ids {
+            if let Some(record) = plants.record(*id)? {
+                push(&mut page, *id, record.decode()?);
             }
         }
-        if is_filtered
-            && let Some(from) = page.page.next.and_then(PlantId::next)
-            && page.page.len() < page.limit
-        {
-            page.page.next = None;
-            page.most_work = PAGE_MAX_WORK;
-            self.search(from, &mut page).context("cannot search the plants")?;
+        Ok(page)
+    }
+}
+
+impl PlantView {
+    pub(crate) fn page(
+        &self,
+        request: &PageRequest,
+        plants_scanned_first: usize,
+    ) -> anyhow::Result<Page> {
+        let first = match request.place {
+            PagePlace::First => Some(PlantId::MIN),
+            PagePlace::After(id) => id.next(),
+            PagePlace::Before(id) => return self.page_before(id, request, plants_scanned_first),
+        };
+        let mut page = PageInProgress::new(&request.filter, request.limit.max(1));
+        if let Some(first) = first {
+            page.most_work = plants_scanned_first.max(1);
+            self.add_plants(first, &mut page)?;
         }
         Ok(page.page)
     }
 
-    /// Reads a run of plants from an id on, about as long as the page needs. Returns the first id after the run.
-    fn plants_from(
+    /// The last plants before an id. Reads ever larger windows, the nearest one first, each in ascending order.
+    fn page_before(
         &self,
-        from: PlantId,
-        page: &mut PageInProgress<'_>,
-    ) -> anyhow::Result<Option<PlantId>> {
-        let (Run { entries, next }, tables) = {
-            let levels = self.tree.read();
-            (levels.plants_from(from, page.most_wanted()), Arc::clone(&levels.tables))
-        };
-        let recent =
-            entries.iter().map(|(id, record)| (*id, record.as_ref().map(EncodedPlant::bytes)));
-        let mut recent = recent.peekable();
-        let mut older = Merge::new(&tables, Map::Plants, &keys::plant_key(from));
-        while let Some((key, record)) = older.next().context("cannot read the plants")? {
-            let id = keys::plant_of(key)?;
-            if next.is_some_and(|next| id >= next) {
+        id: PlantId,
+        request: &PageRequest,
+        plants_scanned_first: usize,
+    ) -> anyhow::Result<Page> {
+        let limit = request.limit.max(1);
+        // The farthest window is the last one.
+        let mut windows: Vec<Page> = Vec::new();
+        let (mut end, mut width, mut work, mut is_costly) = (id, limit, 0, false);
+        let mut next = None;
+        while let Some(start) = self.back_from(end, width) {
+            let mut window = PageInProgress::new(&request.filter, usize::MAX);
+            window.end = Some(end);
+            window.most_work = if width > plants_scanned_first { 1 } else { PAGE_MAX_WORK };
+            self.add_plants(start, &mut window)?;
+            if window.page.next.is_some() && width > 1 {
+                // The window was too large to read within the bound on the work.
+                (width, is_costly) = (width / 4, true);
+                continue;
+            }
+            work += window.looked_at;
+            windows.push(window.page);
+            if windows.iter().map(Page::len).sum::<usize>() > limit {
+                // The page begins within this window.
                 break;
             }
-            while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
-                if !page.takes(id, record)? {
-                    return Ok(None);
-                }
-            }
-            let newer = recent.next_if(|(recent, _)| *recent == id);
-            if !page.takes(id, newer.map_or(record, |(_, newer)| newer))? {
-                return Ok(None);
+            (end, width) = (start, width.saturating_mul(4));
+            if is_costly || work >= PAGE_MAX_WORK {
+                next = Some(start);
+                break;
             }
         }
-        for (id, record) in recent {
-            if !page.takes(id, record)? {
-                return Ok(None);
-            }
+        let found: usize = windows.iter().map(Page::len).sum();
+        let mut page = Page::with_capacity(limit.min(found));
+        let plants = windows.iter().rev().flat_map(Page::plants);
+        for (plant, revision) in plants.skip(found.saturating_sub(limit)) {
+            page.push(plant, revision);
         }
-        Ok(next)
+        let has_more = found > limit;
+        page.next = if has_more { page.plants().next().map(|(plant, _)| plant.id) } else { next };
+        Ok(page)
+    }
+
+    /// Adds plants from an id on, by a scan of the first ones, and then through the index.
+    fn add_plants(&self, from: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
+        let is_filtered = !page.filter.matches_all();
+        if !is_filtered {
+            page.most_work = PAGE_MAX_WORK;
+        }
+        self.each_from(from, |id, record| page.takes(id, record))?;
+        if is_filtered
+            && page.page.len() < page.limit
+            && let Some(from) = page.page.next.and_then(PlantId::next)
+        {
+            page.page.next = None;
+            page.most_work = PAGE_MAX_WORK;
+            self.search(from, page).context("cannot search the plants")?;
+        }
+        Ok(())
     }
 
     /// Finds plants from an id on through the index.
     fn search(&self, from: PlantId, page: &mut PageInProgress<'_>) -> anyhow::Result<()> {
-        let (texts, tables) = {
-            let levels = self.tree.read();
-            (levels.texts(), Arc::clone(&levels.tables))
-        };
-        let mut search = Search::new(page.filter, from, &tables, &texts)?;
+        let texts = self.texts();
+        let mut search = Search::new(page.filter, from, page.end, &self.tables, &texts)?;
         loop {
             match search.next(&mut page.looked_at)? {
                 Step::End => return Ok(()),
@@ -115,7 +147,7 @@ impl PlantReader {
                 }
                 Step::Candidate(id) => {
                     // Another level may have a newer record.
-                    let record = self.tree.record(id)?;
+                    let record = self.record(id)?;
                     if !page.takes(id, record.as_ref().map(EncodedPlant::bytes))? {
                         return Ok(());
                     }
@@ -128,6 +160,8 @@ impl PlantReader {
 struct PageInProgress<'a> {
     filter: &'a PlantFilter,
     limit: usize,
+    /// The page has only plants before this id.
+    end: Option<PlantId>,
     looked_at: usize,
     /// The page ends after examining this many plants.
     most_work: usize,
@@ -135,19 +169,9 @@ struct PageInProgress<'a> {
 }
 
 impl<'a> PageInProgress<'a> {
-    fn new(request: &'a PageRequest, plants_scanned_first: usize) -> Self {
-        let limit = request.limit.max(1);
-        let most_work =
-            if request.filter.matches_all() { PAGE_MAX_WORK } else { plants_scanned_first.max(1) };
-        let page = Page::with_capacity(limit.min(RUN));
-        Self { filter: &request.filter, limit, looked_at: 0, most_work, page }
-    }
-
-    /// How many plants to read at once. Without a filter, every plant goes on the page, so fewer suffice.
-    fn most_wanted(&self) -> usize {
-        // Deleted plants add to `looked_at`, so later runs are longer.
-        let wanted = self.limit - self.page.len() + self.looked_at;
-        if self.filter.matches_all() { wanted.min(RUN) } else { RUN }
+    fn new(filter: &'a PlantFilter, limit: usize) -> Self {
+        let page = Page::with_capacity(limit.min(SCANNED_AT_A_TIME));
+        Self { filter, limit, end: None, looked_at: 0, most_work: PAGE_MAX_WORK, page }
     }
 
     /// Whether the page is full, or has cost enough, before the plant with this id, where the next page then begins.
@@ -159,14 +183,21 @@ impl<'a> PageInProgress<'a> {
         ends
     }
 
-    /// Whether matches are too rare to fill the page before it ends.
+    /// Whether matches are too rare to fill the page before it ends. The index finds them faster.
     fn fills_too_slowly(&self) -> bool {
-        self.page.len().saturating_mul(self.most_work) < self.limit.saturating_mul(self.looked_at)
+        self.end.is_none()
+            && !self.filter.matches_all()
+            && self.looked_at.is_multiple_of(SCANNED_AT_A_TIME)
+            && self.page.len().saturating_mul(self.most_work)
+                < self.limit.saturating_mul(self.looked_at)
     }
 
     /// Adds a plant if the filter selects it; `None` is a deleted plant. Returns false if the page ends before the
     /// plant.
     fn takes(&mut self, id: PlantId, record: Option<&[u8]>) -> anyhow::Result<bool> {
+        if self.end.is_some_and(|end| id >= end) {
+            return Ok(false);
+        }
         // Deleted plants do not end a full page: the next page might have no plant.
         let ends = match record {
             Some(_) => self.ends_before(id),
@@ -175,18 +206,24 @@ impl<'a> PageInProgress<'a> {
         if ends {
             return Ok(false);
         }
-        let Some(record) = record else {
-            self.looked_at += 1;
-            return Ok(true);
-        };
         self.looked_at += 1;
-        let record = PlantRecord::decode(record)
-            .with_context(|| format!("the record of plant {id} is damaged"))?;
-        if self.filter.matches(record.name, record.tag) {
-            // The rules need no check: the checksum vouches for the record of a valid plant.
-            let plant = NewPlantRef { id, name: record.name, tag: record.tag };
-            self.page.push(plant, Revision::from(record.revision));
+        if let Some(record) = record {
+            let record = PlantRecord::decode(record)
+                .with_context(|| format!("the record of plant {id} is damaged"))?;
+            if self.filter.matches(record.name, record.tag) {
+                push(&mut self.page, id, record);
+            }
+        }
+        if self.fills_too_slowly() {
+            // Ends the scan.
+            self.most_work = 0;
         }
         Ok(true)
     }
+}
+
+/// Adds a plant to a page. The rules need no check: the checksum vouches for the record of a valid plant.
+fn push(page: &mut Page, id: PlantId, record: PlantRecord<'_>) {
+    let plant = NewPlantRef { id, name: record.name, tag: record.tag };
+    page.push(plant, Revision::from(record.revision));
 }

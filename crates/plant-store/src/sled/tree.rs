@@ -8,14 +8,16 @@ use anyhow::ensure;
 use plant_domain::PlantId;
 use tokio::sync::watch;
 
-use crate::record::{EncodedPlant, PlantRecord};
-use crate::sled::commit::change::{ChangeGroup, EventRecord, Totals};
+use crate::IdempotencyDigest;
+use crate::record::EncodedPlant;
+use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::compaction::merge::Tables;
-use crate::sled::keys;
+use crate::sled::events::record::EventRecord;
+use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};
-use crate::sled::memtable::{Memtable, Run, run};
-use crate::sled::search::text_log::TextBatches;
-use crate::sled::tables::{Map, Table};
+use crate::sled::memtable::{Memtable, RecentEvent};
+use crate::sled::plant_view::{PlantView, plant_in};
+use crate::sled::tables::{Level as _, Map, Table};
 
 #[derive(Debug)]
 pub(crate) struct MergeTree {
@@ -76,25 +78,25 @@ impl MergeTree {
             }
             Arc::clone(&levels.tables)
         };
-        let key = keys::plant_key(id);
-        for table in &*tables {
-            if let Some(record) = table.plant(&key)? {
-                return Ok(record.map(EncodedPlant::from));
-            }
-        }
-        Ok(None)
+        plant_in(&tables, id)
     }
 
-    /// Makes a group visible to readers once it is in the write-ahead log on disk. `plants` are the plants after its
-    /// changes.
-    pub(crate) fn apply(
-        &self,
-        group: &ChangeGroup,
-        plants: &[Option<PlantRecord<'_>>],
-    ) -> anyhow::Result<()> {
+    /// All plants of this moment. A search needs texts.
+    pub(crate) fn plants(&self, with_texts: bool) -> PlantView {
+        let levels = self.read();
+        PlantView {
+            active: levels.active.plants.clone(),
+            immutable: levels.immutable.clone(),
+            recent_texts: with_texts.then(|| levels.active.texts.clone()).unwrap_or_default(),
+            tables: Arc::clone(&levels.tables),
+        }
+    }
+
+    /// Makes a group visible to readers once it is in the write-ahead log on disk.
+    pub(crate) fn apply(&self, group: &ChangeGroup) -> anyhow::Result<()> {
         let mut levels = self.write();
         let totals = levels.totals.after(group)?;
-        levels.active.apply(group, plants)?;
+        levels.active.apply(group)?;
         levels.totals = totals;
         drop(levels);
         self.shown.send_replace(totals.last_sequence);
@@ -107,19 +109,43 @@ impl MergeTree {
         let _ = self.shown.subscribe().wait_for(|shown| *shown > sequence).await;
     }
 
-    /// An event, if it is still stored.
-    pub(crate) fn event(&self, sequence: u64) -> anyhow::Result<Option<EventRecord>> {
+    /// What `read` makes of an event, if it is still stored.
+    pub(crate) fn event<T>(
+        &self,
+        sequence: u64,
+        read: impl Fn(EventRecord<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
         let tables = {
             let levels = self.read();
             if let Some(event) = levels.event(sequence) {
-                return Ok(Some(event));
+                return read(event.record()?).map(Some);
             }
             Arc::clone(&levels.tables)
         };
-        let key = keys::event_key(sequence);
+        event_in(&tables, sequence, read)
+    }
+
+    /// The encoded results of a batch, if they are still stored.
+    pub(crate) fn batch(
+        &self,
+        digest: &[u8; IdempotencyDigest::BYTES],
+    ) -> anyhow::Result<Option<Vec<u8>>> {
+        let tables = {
+            let levels = self.read();
+            let outcome = levels.memtables().find_map(|memtable| memtable.outcome(digest));
+            if let Some(outcome) = outcome {
+                return Ok(Some(outcome.results.clone()));
+            }
+            Arc::clone(&levels.tables)
+        };
+        let from = keys::batch_key(digest, u64::MAX);
         for table in &*tables {
-            if let Some(value) = table.get(Map::Events, &key)?.flatten() {
-                return EventRecord::decode(&value).map(Some);
+            let mut entries = Arc::clone(table).entries(Map::Events, &from);
+            if entries.advance()?
+                && let Some((key, Some(results))) = entries.entry()
+                && matches!(EventKey::of(key)?, EventKey::OfBatch(found, _) if found == *digest)
+            {
+                return Ok(Some(results.to_vec()));
             }
         }
         Ok(None)
@@ -139,7 +165,7 @@ impl MergeTree {
     pub(crate) fn flushed(&self, tables: Tables, stored_from: u64) {
         let mut levels = self.write();
         levels.tables = tables;
-        levels.totals.stored_from = stored_from;
+        levels.totals = levels.totals.forgetting_before(stored_from);
         let immutable = levels.immutable.take();
         drop(levels);
         // Freeing the memtable takes a while, so the lock is released before.
@@ -164,7 +190,7 @@ impl Levels {
     /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
     /// deleted.
     fn plant_in_memory(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
-        self.memtables().find_map(|memtable| memtable.plants.get(id))
+        self.memtables().find_map(|memtable| memtable.plants.get(id)).map(|state| &state.record)
     }
 
     pub(crate) fn active_changes(&self) -> usize {
@@ -173,10 +199,6 @@ impl Levels {
 
     pub(crate) fn changes_in_memory(&self) -> usize {
         self.memtables().map(|memtable| memtable.events.len()).sum()
-    }
-
-    pub(crate) fn plants_from(&self, from: PlantId, about: usize) -> Run {
-        run(self.memtables(), from, about)
     }
 
     /// The counts of tags from a tag on, for at most `most` tags of each memtable.
@@ -193,11 +215,6 @@ impl Levels {
         TagCountRun { counts, end: end.cloned() }
     }
 
-    /// The texts of all changed plants.
-    pub(crate) fn texts(&self) -> TextBatches {
-        self.memtables().flat_map(|memtable| memtable.texts.batches()).collect()
-    }
-
     /// The sequence number of the first event in memory, or of the next event if there is none.
     pub(crate) fn first_sequence(&self) -> u64 {
         self.immutable
@@ -205,7 +222,7 @@ impl Levels {
             .map_or(self.active.first_sequence, |immutable| immutable.first_sequence)
     }
 
-    pub(crate) fn event(&self, sequence: u64) -> Option<EventRecord> {
+    pub(crate) fn event(&self, sequence: u64) -> Option<&RecentEvent> {
         self.memtables().find_map(|memtable| memtable.event(sequence))
     }
 
@@ -213,6 +230,24 @@ impl Levels {
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
         [&self.active].into_iter().chain(self.immutable.as_deref())
     }
+}
+
+/// What `read` makes of an event in the tables, if it is stored there.
+pub(crate) fn event_in<T>(
+    tables: &Tables,
+    sequence: u64,
+    read: impl Fn(EventRecord<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let key = keys::event_key(sequence);
+    for table in &**tables {
+        let (first, last) = table.summary.sequences;
+        if (first..=last).contains(&sequence)
+            && let Some(event) = table.get(Map::Events, &key)?.flatten()
+        {
+            return read(EventRecord::decode(&event)?).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Adds a table that is newer than all others.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plant_domain::PlantFilter;
 use plant_store::{
-    BackupReader, EventRetention, PageRequest, PlantRepository, PointInTime, SledConfig,
+    BackupReader, EventRetention, PagePlace, PageRequest, PlantRepository, PointInTime, SledConfig,
     SledInspection, SledRepository, StoredPlant,
 };
 use tempfile::TempDir;
@@ -64,7 +64,8 @@ impl Store {
 }
 
 pub(crate) async fn plants_of(repository: &impl PlantRepository) -> Vec<StoredPlant> {
-    let request = PageRequest { filter: PlantFilter::default(), after: None, limit: 1_000 };
+    let request =
+        PageRequest { filter: PlantFilter::default(), place: PagePlace::First, limit: 1_000 };
     let page = repository.list(request).await.expect("reads");
     assert!(page.next.is_none(), "there are few plants");
     page.stored_plants().expect("valid")

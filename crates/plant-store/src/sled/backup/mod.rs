@@ -28,7 +28,7 @@ use tokio::task::spawn_blocking;
 
 use self::frames::{BlockFrames, END, FrameHead, HEAD, frame};
 use crate::StoreFailure;
-use crate::format::Format;
+use crate::format::{Format, whole};
 use crate::sled::commit::change::Totals;
 use crate::sled::compaction::merge::{MergedEntries, levels_of};
 use crate::sled::memtable::level::MemoryLevel;
@@ -38,7 +38,7 @@ use crate::sled::tree::Snapshot;
 /// The magic number of a backup.
 const MAGIC: [u8; 8] = *b"plbackup";
 
-pub(crate) const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 1 };
+const FORMAT: Format = Format { name: "the backup", oldest: 1, newest: 2 };
 
 /// The least size of a part of a backup, in bytes.
 const PART_BYTES: usize = 256 * 1024;
@@ -52,6 +52,25 @@ pub(crate) struct Head {
     /// The random name of the log of events.
     pub(crate) event_log: u32,
     pub(crate) totals: Totals,
+}
+
+impl Head {
+    fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        FORMAT.encode(&(self, self.totals.history_from), 0)
+    }
+
+    fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
+        let (head, history_from): (Self, u64) = match FORMAT.version_of(bytes)? {
+            (1, content) => {
+                let head: Self = whole(content)?;
+                let history_from = head.totals.stored_from;
+                (head, history_from)
+            }
+            (_, content) => whole(content)?,
+        };
+        let totals = Totals { history_from, ..head.totals };
+        Ok(Self { totals, ..head })
+    }
 }
 
 /// Proves that nothing is missing: a backup without its end is cut.
@@ -118,8 +137,8 @@ impl Backup {
             levels.push(Arc::new(MemoryLevel::of(memtable)?));
         }
         levels.extend(levels_of(&tables));
-        let entries = MergedEntries::new(levels, true, totals.stored_from);
-        let head = FORMAT.encode(&Head { event_log, totals }, 0)?;
+        let entries = MergedEntries::new(levels, true, totals.history_from);
+        let head = Head { event_log, totals }.encode()?;
         let (beginning, head_checksum) = beginning(&head)?;
         let frames = BlockFrames::default();
         let rest = Rest { beginning, head_checksum, entries, frames, block_bytes: 0 };

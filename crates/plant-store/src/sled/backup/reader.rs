@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::frames::{END, FrameHead, HEAD};
 use super::position::Position;
 use super::restored_sequence::sequence_after;
-use super::{End, FORMAT, Head, MAGIC};
+use super::{End, Head, MAGIC};
 use crate::format::whole;
 use crate::sled::health::errors::{advise_on_backup, advise_on_disk, open_error};
 use crate::sled::health::findings::Findings;
@@ -72,7 +72,7 @@ impl BackupReader {
         ensure!(magic == MAGIC, "it does not begin as a backup does");
         let (frame, content) = input.read_frame().context("its head cannot be used")?;
         ensure!(frame.kind == HEAD, "it does not begin with a head");
-        let head: Head = FORMAT.decode(&content)?;
+        let head = Head::decode(&content)?;
         let numbers_are_left = || sequence_after(head.totals.last_sequence, 0);
         let checked = head.totals.check().and_then(|()| numbers_are_left());
         checked.context("its head cannot be used")?;

@@ -118,7 +118,8 @@ impl BackupReader {
             manifest.next_table += 1;
             manifest.tables.push(metadata);
             let tree = Arc::new(MergeTree::new(open_tables(&files, &manifest)?, totals));
-            let retention = EventRetention::new(0, Duration::ZERO);
+            // The histories of plants outlive a restore.
+            let retention = EventRetention::new(u64::MAX, Duration::ZERO);
             let events = EventLog { tree, id: event_log, retention };
             // On a full disk, an error is better than waiting for room.
             let free_room = |_: &File| FreeRoom::UNKNOWN;
@@ -144,10 +145,7 @@ impl Restoring {
         let Manifest { event_log, totals, .. } = self.compactor.manifest;
         let mut archive = ArchiveReader::after(moment, event_log, totals)?;
         while let Some(group) = archive.next()? {
-            let applied = group
-                .decode_records()
-                .and_then(|plants| self.compactor.tree.apply(&group, &plants));
-            applied.map_err(RestoreError::unusable)?;
+            self.compactor.tree.apply(&group).map_err(RestoreError::unusable)?;
             if self.compactor.tree.read().active_changes() >= DEFAULT_CHANGES_IN_MEMORY {
                 self.flush().map_err(RestoreError::unusable)?;
             }
@@ -171,7 +169,7 @@ impl Restoring {
     fn verify(&self) -> anyhow::Result<()> {
         let (tables, totals) = (self.compactor.tree.tables(), self.compactor.tree.read().totals);
         let mut verifier = Verifier::new(Some(totals), Findings::Refuse, totals.plants, &|_| ());
-        let mut entries = MergedEntries::new(levels_of(&tables), true, totals.stored_from);
+        let mut entries = MergedEntries::new(levels_of(&tables), true, totals.history_from);
         verifier
             .read(&mut entries)
             .and_then(|()| verifier.check_totals())

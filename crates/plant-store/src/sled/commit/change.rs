@@ -8,14 +8,13 @@ use plant_domain::PlantId;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::EventKind;
 use crate::event::{MAX_AT_MS, to_millis};
-use crate::format::Format;
+use crate::format::{Format, whole};
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::keys::{MAX_SEQUENCE, plant_key};
+use crate::{Author, EventKind, IdempotencyDigest};
 
-const EVENT: Format = Format { name: "an event", oldest: 1, newest: 1 };
-const GROUP: Format = Format { name: "a record of the write-ahead log", oldest: 1, newest: 1 };
+const GROUP: Format = Format { name: "a record of the write-ahead log", oldest: 1, newest: 2 };
 
 /// Running totals: the sum of all changes up to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,31 +26,45 @@ pub(crate) struct Totals {
     pub(crate) plants: u64,
     /// The sum of the digests of all plants.
     pub(crate) digest: Digest,
-    /// All events from this number on are stored. Some older ones may be too.
+    /// All events from this number on are stored.
     pub(crate) stored_from: u64,
+    /// Older events from this number on are stored too, for histories alone: a restore began the log of events anew.
+    #[serde(skip)]
+    pub(crate) history_from: u64,
 }
 
 impl Default for Totals {
     fn default() -> Self {
         let digest = Digest::default();
-        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, stored_from: 1 }
+        let (stored_from, history_from) = (1, 1);
+        Self { last_sequence: 0, last_at_ms: 0, plants: 0, digest, stored_from, history_from }
     }
 }
 
 impl Totals {
     /// Fails if no store can reach these sequence numbers or this time.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let Self { last_sequence, last_at_ms, stored_from, .. } = *self;
+        let Self { last_sequence, last_at_ms, stored_from, history_from, .. } = *self;
         check_time(last_at_ms)?;
         ensure!(
-            last_sequence <= MAX_SEQUENCE && (1..=last_sequence + 1).contains(&stored_from),
-            "its events are kept from number {stored_from} on, and the last is {last_sequence}"
+            last_sequence <= MAX_SEQUENCE
+                && (1..=last_sequence + 1).contains(&stored_from)
+                && (1..=stored_from).contains(&history_from),
+            "its events are kept from numbers {history_from} and {stored_from} on, and the last is {last_sequence}"
         );
         Ok(())
     }
 
+    /// The totals once the log of events begins with this event. Events from before a restore are kept until the first
+    /// event after the restore is forgotten.
+    pub(crate) fn forgetting_before(self, stored_from: u64) -> Self {
+        let is_forgetful = stored_from > self.stored_from;
+        let history_from = if is_forgetful { stored_from } else { self.history_from };
+        Self { stored_from, history_from, ..self }
+    }
+
     pub(crate) fn after(&self, group: &ChangeGroup) -> anyhow::Result<Self> {
-        let Self { mut plants, mut digest, stored_from, .. } = *self;
+        let Self { mut plants, mut digest, .. } = *self;
         for change in &group.changes {
             plants = match change.kind {
                 EventKind::Created => plants.checked_add(1),
@@ -62,11 +75,11 @@ impl Totals {
             digest += change.digest;
         }
         let last_sequence = self.last_sequence + group.changes.len() as u64;
-        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, stored_from })
+        Ok(Self { last_sequence, last_at_ms: group.at_ms, plants, digest, ..*self })
     }
 }
 
-fn check_time(at_ms: u64) -> anyhow::Result<()> {
+pub(crate) fn check_time(at_ms: u64) -> anyhow::Result<()> {
     ensure!(at_ms <= MAX_AT_MS, "{at_ms} milliseconds since 1970 are no time that a store writes");
     Ok(())
 }
@@ -85,30 +98,6 @@ fn hash(key: &[u8], value: &[u8]) -> Digest {
     Wrapping(xxh3_64_with_seed(value, xxh3_64(key)))
 }
 
-/// An event as it is stored: a change without its content, and its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EventRecord {
-    pub(crate) kind: EventKind,
-    pub(crate) id: i64,
-    /// When the group of the change was decided, in milliseconds since 1970.
-    pub(crate) at_ms: u64,
-}
-
-impl EventRecord {
-    /// An upper bound for the bytes of an event.
-    const BYTES: usize = 24;
-
-    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
-        EVENT.encode(self, Self::BYTES)
-    }
-
-    pub(crate) fn decode(value: &[u8]) -> anyhow::Result<Self> {
-        let event: Self = EVENT.decode(value).context("an event is damaged")?;
-        check_time(event.at_ms).context("an event is damaged")?;
-        Ok(event)
-    }
-}
-
 /// The changes of one group, as the write-ahead log stores them: enough to replay the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChangeGroup {
@@ -119,6 +108,22 @@ pub(crate) struct ChangeGroup {
     /// When the group was decided, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) changes: Vec<Change>,
+    /// Who made each change.
+    #[serde(skip)]
+    pub(crate) by: Vec<Option<Author>>,
+    /// The outcomes of the batches with an idempotency key.
+    #[serde(skip)]
+    pub(crate) outcomes: Vec<BatchOutcome>,
+}
+
+/// The outcome of a batch, for its retries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BatchOutcome {
+    pub(crate) digest: [u8; IdempotencyDigest::BYTES],
+    /// The sequence number of the last event of the batch, with which the outcome is forgotten.
+    pub(crate) sequence: u64,
+    /// The encoded [results](crate::StoredResult).
+    pub(crate) results: Vec<u8>,
 }
 
 impl ChangeGroup {
@@ -130,18 +135,20 @@ impl ChangeGroup {
             digest_before: totals.digest,
             at_ms: to_millis(SystemTime::now()),
             changes: Vec::with_capacity(capacity),
+            by: Vec::with_capacity(capacity),
+            outcomes: Vec::new(),
         }
     }
 
     pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
         /// The usual size of a change, in bytes.
         const CHANGE_BYTES: usize = 96;
-        GROUP.encode(self, CHANGE_BYTES * (1 + self.changes.len()))
+        GROUP.encode(&(self, &self.by, &self.outcomes), CHANGE_BYTES * (1 + self.changes.len()))
     }
 
     pub(crate) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
-        let group: Self =
-            GROUP.decode(payload).context("a record of the write-ahead log is damaged")?;
+        let group =
+            Self::of_payload(payload).context("a record of the write-ahead log is damaged")?;
         ensure!(
             (1..=MAX_SEQUENCE).contains(&group.first_sequence),
             "a record of the write-ahead log begins with the impossible number {}",
@@ -149,6 +156,24 @@ impl ChangeGroup {
         );
         check_time(group.at_ms).context("a record of the write-ahead log is damaged")?;
         Ok(group)
+    }
+
+    fn of_payload(payload: &[u8]) -> anyhow::Result<Self> {
+        let (group, by, outcomes) = match GROUP.version_of(payload)? {
+            (1, content) => {
+                let group: Self = whole(content)?;
+                let by = vec![None; group.changes.len()];
+                (group, by, Vec::new())
+            }
+            (_, content) => whole(content)?,
+        };
+        ensure!(by.len() == group.changes.len(), "it has {} authors", by.len());
+        Ok(Self { by, outcomes, ..group })
+    }
+
+    pub(crate) fn push(&mut self, change: Change, by: Option<Author>) {
+        self.changes.push(change);
+        self.by.push(by);
     }
 
     /// The totals before this group, as far as the group knows them: all events count as stored, and the time of the
@@ -159,7 +184,7 @@ impl ChangeGroup {
             last_at_ms: 0,
             plants: self.plants_before,
             digest: self.digest_before,
-            stored_from: 1,
+            ..Totals::default()
         }
     }
 
@@ -168,12 +193,6 @@ impl ChangeGroup {
         let Totals { last_sequence, plants, digest, .. } = *totals;
         (self.first_sequence, self.plants_before, self.digest_before)
             == (last_sequence + 1, plants, digest)
-    }
-
-    /// The plants after the changes; `None` for a deleted plant.
-    pub(crate) fn decode_records(&self) -> anyhow::Result<Vec<Option<PlantRecord<'_>>>> {
-        let records = self.changes.iter().map(|change| change.record.as_ref());
-        records.map(|record| record.map(EncodedPlant::decode).transpose()).collect()
     }
 
     pub(crate) fn last_sequence(&self) -> u64 {
@@ -208,8 +227,9 @@ impl Change {
         Self { kind, id: id.get(), tag_before, digest, record: after }
     }
 
-    pub(crate) const fn event(&self, at_ms: u64) -> EventRecord {
-        EventRecord { kind: self.kind, id: self.id, at_ms }
+    /// The plant after the change; `None` when it was deleted.
+    pub(crate) fn plant(&self) -> anyhow::Result<Option<PlantRecord<'_>>> {
+        self.record.as_ref().map(EncodedPlant::decode).transpose()
     }
 }
 

@@ -1,16 +1,16 @@
 //! Group commit: the one thread that writes.
 //!
-//! The thread takes everything in the queue as one group, decides each write in turn, appends the group to the
+//! The thread takes everything in the queue as one [group], decides each write in turn, appends the group to the
 //! write-ahead log as one record, makes the group visible in the memtable, and answers. It never waits for a group to
 //! fill.
 
 pub(crate) mod back_pressure;
 pub(crate) mod change;
+mod group;
 pub(crate) mod recovery;
 pub(crate) mod write_ahead_log;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -18,14 +18,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use plant_domain::PlantId;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::back_pressure::delay;
-use self::change::{Change, ChangeGroup};
+use self::group::{Decided, OpenGroup};
 use self::write_ahead_log::{WriteAheadLog, payload_of};
-use crate::fault;
-use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::backup::archive::thread::Archiver;
 use crate::sled::compaction::thread::CompactionThread;
 use crate::sled::health::disk_space::DiskSpace;
@@ -33,7 +30,7 @@ use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use crate::sled::tree::MergeTree;
 use crate::write::{Decision, Write};
-use crate::{DiskShortage, Revision, StoreError};
+use crate::{Author, Batch, BatchError, DiskShortage, StoreError, Written, fault};
 
 const MAX_GROUP: usize = 1024;
 
@@ -46,14 +43,30 @@ const ALONE_AFTER: u32 = 8;
 
 pub(crate) type Outcome = Result<Decision, StoreError>;
 
-/// A write, and the sender for its outcome. The sender is dropped when the store fails.
-pub(crate) type WaitingWrite = (Write, oneshot::Sender<Outcome>);
+/// Who waits for an outcome. The sender is dropped when the store fails.
+pub(crate) type Answer<T> = oneshot::Sender<T>;
+
+/// What is decided as a whole.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Write(Write, Option<Author>, Answer<Outcome>),
+    Batch(Batch, Answer<Result<Vec<Written>, BatchError>>),
+}
+
+impl Request {
+    const fn writes(&self) -> usize {
+        match self {
+            Self::Write(..) => 1,
+            Self::Batch(batch, _) => batch.writes.len(),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) enum Message {
-    Write(WaitingWrite),
+    Request(Request),
     /// The writes of an import, and its permit, held until all are carried out.
-    Import(Vec<WaitingWrite>, OwnedSemaphorePermit),
+    Import(Vec<Request>, OwnedSemaphorePermit),
     /// Carries out the waiting writes, reports that, and ends.
     Close(oneshot::Sender<()>),
 }
@@ -123,13 +136,13 @@ impl Committer {
     /// Carries out messages until the queue is closed and empty, or the store has failed.
     fn run(&mut self, messages: &mut mpsc::Receiver<Message>) {
         let mut received = Vec::with_capacity(MAX_GROUP);
-        let mut waiting = Vec::with_capacity(MAX_GROUP);
+        let mut waiting = VecDeque::with_capacity(MAX_GROUP);
         let (mut permits, mut closing) = (Vec::new(), Vec::new());
         let (mut alone, mut awake) = (0_u32, Duration::ZERO);
         while receive(messages, &mut received, awake) {
             for message in received.drain(..) {
                 match message {
-                    Message::Write(write) => waiting.push(write),
+                    Message::Request(request) => waiting.push_back(request),
                     Message::Import(writes, permit) => {
                         waiting.extend(writes);
                         permits.push(permit);
@@ -165,87 +178,59 @@ impl Committer {
         }
     }
 
-    /// Carries out the oldest waiting writes, at most [`MAX_GROUP`], as one group.
-    fn commit_and_answer(&mut self, waiting: &mut Vec<WaitingWrite>) {
-        let (writes, answers): (Vec<_>, Vec<_>) =
-            waiting.drain(..waiting.len().min(MAX_GROUP)).unzip();
+    /// Carries out the oldest waiting requests, at most [`MAX_GROUP`] writes, as one group.
+    fn commit_and_answer(&mut self, waiting: &mut VecDeque<Request>) {
+        let mut room = MAX_GROUP;
+        let mut requests = Vec::with_capacity(waiting.len().min(MAX_GROUP));
+        while let Some(request) = waiting.pop_front_if(|request| request.writes() <= room) {
+            room -= request.writes();
+            requests.push(request);
+        }
         self.health.group_begins();
-        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(writes)))
+        let committed = panic::catch_unwind(AssertUnwindSafe(|| self.commit(requests)))
             .unwrap_or_else(|_| Err(anyhow!("a commit panicked")));
         self.health.group_ends();
 
         match committed {
             Ok(decided) => {
                 fault::point("before-answers");
-                for (answer, decided) in answers.into_iter().zip(decided) {
-                    // The caller may have been canceled.
-                    let _ = answer.send(decided);
-                }
+                decided.into_iter().for_each(Decided::answer);
             }
             // The senders are dropped, so the callers look for the failure in `health`.
             Err(cause) => self.health.fail(cause),
         }
     }
 
-    /// Decides each write on the result of those before it, and makes the changes durable. After an error, it is
+    /// Decides each request on the result of those before it, and makes the changes durable. After an error, it is
     /// unknown which changes are on disk.
-    fn commit(&mut self, writes: Vec<Write>) -> anyhow::Result<Vec<Outcome>> {
+    fn commit(&mut self, requests: Vec<Request>) -> anyhow::Result<Vec<Decided>> {
         fault::point("before-decision");
-        let (begun, count) = (Instant::now(), writes.len());
-        let refuse_all =
-            |shortage| (0..count).map(|_| Err(StoreError::DiskFull(shortage))).collect();
+        let begun = Instant::now();
         if let Some(shortage) = self.disk_space.shortage() {
-            return Ok(refuse_all(shortage));
+            let refused = |request| Decided::refused(request, shortage);
+            return Ok(requests.into_iter().map(refused).collect());
         }
-        let mut group = ChangeGroup::after(&self.tree.read().totals, count);
-        let mut plants: HashMap<PlantId, Option<EncodedPlant>> = HashMap::with_capacity(count);
-        let mut all_decided = Vec::with_capacity(count);
-        for write in writes {
-            let id = write.id();
-            let plant = match plants.entry(id) {
-                Entry::Occupied(plant) => plant.into_mut(),
-                Entry::Vacant(place) => {
-                    let record = self.tree.record(id);
-                    place.insert(record.with_context(|| format!("reading plant {id}"))?)
-                }
-            };
-            let revision = group.first_sequence + group.changes.len() as u64;
-            let current = plant.as_ref().map(|record| record.decode()?.to_kept_plant(id));
-            let current = current
-                .transpose()
-                .with_context(|| format!("the record of plant {id} is damaged"))?;
-            let tag_before = current.as_ref().and_then(|current| current.stored.plant.tag());
-            let tag_before = tag_before.map(Box::from);
-            let decision = write.decide(current, Revision::from(revision));
-            if let Ok(decision) = &decision
-                && let Some(kind) = decision.event
-            {
-                let after = decision.after().map(|it| PlantRecord::of(it).encode()).transpose()?;
-                let change = Change::new(kind, id, plant.as_ref(), tag_before, after.clone());
-                group.changes.push(change);
-                *plant = after;
-            }
-            all_decided.push(decision);
-        }
+        let mut group = OpenGroup::after(&self.tree, requests.iter().map(Request::writes).sum());
+        let decided = requests.into_iter().map(|request| group.decide(request));
+        let decided = decided.collect::<anyhow::Result<Vec<_>>>()?;
+        let group = group.into_changes();
         if !group.changes.is_empty() {
             let payload = payload_of(&group)?;
             if !self.append(&payload)? {
                 // By now the disk may have room again.
                 let shortage = self.disk_space.shortage().unwrap_or(DiskShortage::Space);
-                return Ok(refuse_all(shortage));
+                let refused = |decided: Decided| decided.into_refused(shortage);
+                return Ok(decided.into_iter().map(refused).collect());
             }
             fault::point("after-log-append");
             if let Some(archive) = &self.archive {
                 archive.add(group.first_sequence, group.last_sequence(), payload);
             }
             self.metrics.commit.note_commit(group.changes.len(), begun.elapsed());
-            let made = all_decided.iter().flatten().filter(|decision| decision.event.is_some());
-            let plants: Vec<_> =
-                made.map(|decision| decision.after().map(PlantRecord::of)).collect();
-            self.tree.apply(&group, &plants)?;
+            self.tree.apply(&group)?;
             fault::point("after-shown");
         }
-        Ok(all_decided)
+        Ok(decided)
     }
 
     /// Appends a group to the write-ahead log. Returns false, and appends nothing, if the disk is full and the group

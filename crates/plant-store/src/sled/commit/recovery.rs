@@ -39,7 +39,8 @@ pub(crate) fn replay(
                 "the changes between number {} and {} are lost from the write-ahead log",
                 totals.last_sequence, run.0.first_sequence
             ))?;
-            totals = Totals { stored_from: totals.stored_from, ..before };
+            let Totals { stored_from, history_from, .. } = totals;
+            totals = Totals { stored_from, history_from, ..before };
         }
         let applied = run.apply(totals).context("the write-ahead log cannot be applied");
         if let Some((memtable, after)) = findings.value_of(applied)? {
@@ -76,7 +77,7 @@ impl ConsecutiveGroups {
             if group.last_sequence() > in_tables {
                 ensure!(group.follows(&totals), "it does not follow the tables");
                 totals = totals.after(&group)?;
-                memtable.apply(&group, &group.decode_records()?)?;
+                memtable.apply(&group)?;
             }
         }
         Ok((memtable, totals))

@@ -4,7 +4,7 @@ use std::array;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::sled::keys;
+use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::tag_counts::add_count;
 use crate::sled::tables::{Entries, Entry, EntrySink, EntrySource, Level, Map, Table};
 
@@ -99,12 +99,12 @@ pub(crate) struct MergedEntries {
     /// Whether no level is older, so that tombstones can be dropped.
     is_oldest: bool,
     /// Events before this number are dropped.
-    stored_from: u64,
+    history_from: u64,
 }
 
 impl MergedEntries {
-    pub(crate) fn new(levels: Vec<Arc<dyn Level>>, is_oldest: bool, stored_from: u64) -> Self {
-        Self { levels, current: None, maps: Map::COPIED.into_iter(), is_oldest, stored_from }
+    pub(crate) fn new(levels: Vec<Arc<dyn Level>>, is_oldest: bool, history_from: u64) -> Self {
+        Self { levels, current: None, maps: Map::COPIED.into_iter(), is_oldest, history_from }
     }
 }
 
@@ -131,7 +131,8 @@ impl EntrySource for MergedEntries {
                 self.current = None;
                 continue;
             };
-            let is_forgotten = *map == Map::Events && keys::event_of(key)? < self.stored_from;
+            let is_forgotten =
+                *map == Map::Events && EventKey::of(key)?.sequence() < self.history_from;
             let hides_nothing = value.is_none() && self.is_oldest;
             if !is_forgotten && !hides_nothing {
                 sink.add(*map, key, value)?;

@@ -30,14 +30,14 @@ pub(crate) struct MergeUnderWay {
 
 impl MergeUnderWay {
     /// Begins to merge neighboring tables. `is_oldest` says whether no table is older. Drops events before
-    /// `stored_from`.
+    /// `history_from`.
     pub(crate) fn begin(
         files: Files,
         metrics: Arc<EngineMetrics>,
         number: u64,
         inputs: Tables,
         is_oldest: bool,
-        stored_from: u64,
+        history_from: u64,
     ) -> anyhow::Result<Self> {
         let (Some(newest), Some(oldest)) = (inputs.first(), inputs.last()) else {
             bail!("a merge without inputs");
@@ -45,7 +45,7 @@ impl MergeUnderWay {
         let sequences = (oldest.summary.sequences.0, newest.summary.sequences.1);
         let plants: u64 = inputs.iter().map(|table| table.summary.plant_entries).sum();
         let plants = usize::try_from(plants)?;
-        let mut entries = MergedEntries::new(levels_of(&inputs), is_oldest, stored_from);
+        let mut entries = MergedEntries::new(levels_of(&inputs), is_oldest, history_from);
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let goes_on: Advances = {
             let is_abandoned = Arc::clone(&is_abandoned);

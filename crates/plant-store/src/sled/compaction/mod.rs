@@ -66,7 +66,7 @@ impl Compactor {
         }
         let begun = Instant::now();
         let stored_from = self.events.stored_from(&totals, SystemTime::now())?;
-        let totals = Totals { stored_from, ..totals };
+        let totals = totals.forgetting_before(stored_from);
         let table = write_table(&self.files, &mut self.manifest, memtable, totals)?;
         self.tree.flushed(with_newest(&self.tree.tables(), table), stored_from);
         self.metrics.flush_seconds.inc_by(begun.elapsed().as_secs_f64());
@@ -116,9 +116,9 @@ impl Compactor {
         let inputs: Tables = tables[inputs].into();
         let number = self.manifest.next_table;
         self.manifest.next_table += 1;
-        let stored_from = self.manifest.totals.stored_from;
+        let history_from = self.manifest.totals.history_from;
         let (files, metrics) = (self.files.clone(), Arc::clone(&self.metrics));
-        match MergeUnderWay::begin(files, metrics, number, inputs, is_oldest, stored_from) {
+        match MergeUnderWay::begin(files, metrics, number, inputs, is_oldest, history_from) {
             Ok(merge) => self.merges.push(merge),
             // The system has no thread left for now.
             Err(cause) => log::warn!("tables are merged later: {cause:#}"),
@@ -208,10 +208,9 @@ mod tests {
             let id = PlantId::from(revision.cast_signed());
             let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
             let record = record.encode().expect("encodes");
-            group.changes.push(Change::new(EventKind::Created, id, None, None, Some(record)));
+            group.push(Change::new(EventKind::Created, id, None, None, Some(record)), None);
         }
-        let plants = group.decode_records().expect("decodes");
-        compactor.tree.apply(&group, &plants).expect("it follows");
+        compactor.tree.apply(&group).expect("it follows");
         let (memtable, totals) = compactor.tree.freeze().expect("the last one is a table");
         compactor.flush(&memtable, totals).expect("writes");
     }

@@ -1,22 +1,24 @@
 //! Reads of events, and which of them are kept.
 
+mod history;
+pub(crate) mod record;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context as _, ensure};
-use plant_domain::PlantId;
-
-use crate::event::{from_millis, to_millis};
-use crate::sled::commit::change::{EventRecord, Totals};
+use self::record::EventRecord;
+use crate::event::to_millis;
+use crate::sled::commit::change::Totals;
 use crate::sled::compaction::merge::{Merge, Tables};
-use crate::sled::keys;
+use crate::sled::keys::{self, EventKey};
 use crate::sled::tables::Map;
 use crate::sled::tree::MergeTree;
 use crate::{
     Event, EventCursor, EventPage, EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS,
     Revision,
 };
+use anyhow::{Context as _, ensure};
 
 #[derive(Clone, Debug)]
 pub(crate) struct EventLog {
@@ -44,8 +46,8 @@ impl EventLog {
         let at_ms = if sequence == totals.last_sequence {
             Some(totals.last_at_ms)
         } else {
-            let event = self.tree.event(sequence)?;
-            event.map(|event| event.at_ms).or(is_begin.then_some(0))
+            let at_ms = self.tree.event(sequence, |event| Ok(event.core.at_ms))?;
+            at_ms.or(is_begin.then_some(0))
         };
         Ok(at_ms.is_some_and(|at_ms| cursor == self.cursor(sequence, at_ms)))
     }
@@ -97,26 +99,30 @@ impl EventLog {
         begin: EventCursor,
         limit: usize,
     ) -> anyhow::Result<Option<EventPage>> {
+        let event = |sequence, record: EventRecord<'_>| {
+            Ok(Event {
+                cursor: self.cursor(sequence, record.core.at_ms),
+                kind: record.core.kind,
+                id: record.id(),
+                at: record.at(),
+                by: record.author()?,
+            })
+        };
         let (totals, tables, in_tables, in_memory) = {
             let levels = self.tree.read();
             let from = levels.first_sequence();
             let of_page = (first.max(from)..=levels.totals.last_sequence).take(limit);
-            let in_memory: Vec<_> = of_page.map_while(|sequence| levels.event(sequence)).collect();
+            let in_memory = of_page.map_while(|sequence| Some((sequence, levels.event(sequence)?)));
+            let in_memory = in_memory.map(|(sequence, recent)| event(sequence, recent.record()?));
+            let in_memory = in_memory.collect::<anyhow::Result<Vec<_>>>()?;
             (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
         };
         if first < totals.stored_from {
             return Ok(None);
         }
-        let mut events = events_in(&tables, in_tables, limit)?;
+        let mut events = events_in(&tables, in_tables, limit, event)?;
         events.extend(in_memory);
         events.truncate(limit);
-        let event = |(sequence, event): (u64, EventRecord)| Event {
-            cursor: self.cursor(sequence, event.at_ms),
-            kind: event.kind,
-            id: PlantId::from(event.id),
-            at: from_millis(event.at_ms),
-        };
-        let events: Vec<Event> = (first..=u64::MAX).zip(events).map(event).collect();
         let next = events.last().map_or(begin, |event| event.cursor);
         Ok(Some(EventPage { events, next }))
     }
@@ -145,8 +151,8 @@ impl EventLog {
         while low < high {
             let middle = low.midpoint(high);
             // An event that was forgotten since `totals` were read is too old.
-            let is_young = |event: EventRecord| event.at_ms >= oldest_ms;
-            if self.tree.event(middle)?.is_some_and(is_young) {
+            let at_ms = self.tree.event(middle, |event| Ok(event.core.at_ms))?;
+            if at_ms.is_some_and(|at_ms| at_ms >= oldest_ms) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -163,12 +169,13 @@ pub(crate) fn cursor(id: u32, sequence: u64, at_ms: u64) -> EventCursor {
     EventCursor { revision: Revision::from(sequence), log }
 }
 
-/// The first events of a range of sequence numbers. The whole range must be in the tables.
+/// What `event` makes of the first events of a range of sequence numbers. The whole range must be in the tables.
 fn events_in(
     tables: &Tables,
     sequences: Range<u64>,
     limit: usize,
-) -> anyhow::Result<Vec<EventRecord>> {
+    event: impl Fn(u64, EventRecord<'_>) -> anyhow::Result<Event>,
+) -> anyhow::Result<Vec<Event>> {
     if sequences.is_empty() {
         return Ok(Vec::new());
     }
@@ -176,8 +183,8 @@ fn events_in(
     let read = |sequence| {
         let entry = entries.next().context("cannot read the events")?;
         let (key, value) = entry.context("the newest events are missing")?;
-        ensure!(keys::event_of(key)? == sequence, "event {sequence} is missing");
-        EventRecord::decode(value.unwrap_or_default())
+        ensure!(EventKey::of(key)? == EventKey::Event(sequence), "event {sequence} is missing");
+        event(sequence, EventRecord::decode(value.unwrap_or_default())?)
     };
     sequences.take(limit).map(read).collect()
 }
@@ -186,8 +193,11 @@ fn events_in(
 mod tests {
     use std::time::Duration;
 
+    use plant_domain::PlantId;
+
     use super::*;
     use crate::EventKind;
+    use crate::event::from_millis;
     use crate::record::PlantRecord;
     use crate::sled::commit::change::{Change, ChangeGroup};
 
@@ -203,9 +213,8 @@ mod tests {
             let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
             let record = record.encode().expect("encodes");
             let id = PlantId::from(revision.cast_signed());
-            group.changes.push(Change::new(EventKind::Created, id, None, None, Some(record)));
-            let plants = group.decode_records().expect("decodes");
-            tree.apply(&group, &plants).expect("it follows");
+            group.push(Change::new(EventKind::Created, id, None, None, Some(record)), None);
+            tree.apply(&group).expect("it follows");
         }
         EventLog { tree, id: 7, retention }
     }

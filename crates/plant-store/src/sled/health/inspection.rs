@@ -82,8 +82,8 @@ impl SledInspection {
         let entries: u64 = tables.iter().map(|table| table.summary.plant_entries).sum();
         let entries = entries + totals.map_or(entries, |totals| totals.plants);
         let mut verifier = Verifier::new(*totals, self.findings.clone(), entries, progress);
-        let stored_from = totals.map_or(1, |totals| totals.stored_from);
-        verifier.read(&mut MergedEntries::new(levels.clone(), true, stored_from))?;
+        let history_from = totals.map_or(1, |totals| totals.history_from);
+        verifier.read(&mut MergedEntries::new(levels.clone(), true, history_from))?;
         verifier.check_totals()?;
         for table in tables {
             verifier.verify_table(table)?;

@@ -10,13 +10,14 @@ use plant_domain::PlantId;
 use super::errors::is_about_content;
 use super::events_by_plant::{EventsByPlant, PlantEvent, UnsortedEvents};
 use super::findings::Findings;
-use crate::EventKind;
 use crate::record::PlantRecord;
-use crate::sled::commit::change::{Digest, EventRecord, Totals, digest};
-use crate::sled::keys;
+use crate::sled::commit::change::{Digest, Totals, digest};
+use crate::sled::events::record::EventRecord;
+use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::tag_counts::add_count;
 use crate::sled::search::builder::{IndexBuilder, IndexEntries};
 use crate::sled::tables::{BlockCursor, Entries, EntrySink, EntrySource, Level as _, Map, Table};
+use crate::{EventKind, StoredResult};
 
 /// The result of verifying a database or a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Verifier<'a> {
     totals: Option<Totals>,
     /// All events from this number on should exist.
     stored_from: u64,
+    /// Older events are forgotten.
+    history_from: u64,
     findings: Findings,
     progress: Progress<'a>,
     events: u64,
@@ -61,6 +64,9 @@ pub(crate) struct Verifier<'a> {
     /// The digests of the plants' tags and of the counts of tags, which must be equal.
     of_tags: Digest,
     of_counts: Digest,
+    /// The digests of the indexed events and of their index by plant, which must be equal.
+    of_indexed: Digest,
+    of_index: Digest,
 }
 
 impl<'a> Verifier<'a> {
@@ -72,9 +78,11 @@ impl<'a> Verifier<'a> {
         report: &'a dyn Fn(f64),
     ) -> Self {
         let stored_from = totals.map_or(1, |totals| totals.stored_from);
+        let history_from = totals.map_or(1, |totals| totals.history_from);
         Self {
             totals,
             stored_from,
+            history_from,
             findings,
             progress: Progress { all: entries, compared: Cell::new(0), report },
             events: 0,
@@ -85,6 +93,8 @@ impl<'a> Verifier<'a> {
             of_plants: Digest::default(),
             of_tags: Digest::default(),
             of_counts: Digest::default(),
+            of_indexed: Digest::default(),
+            of_index: Digest::default(),
         }
     }
 
@@ -110,17 +120,34 @@ impl<'a> Verifier<'a> {
         Verification { plants, events, disagreements, more_disagreements }
     }
 
-    /// Checks that the events have no gap.
-    fn event(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
-        let sequence = keys::event_of(key)?;
-        if sequence < self.stored_from {
+    fn of_events(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+        let key = EventKey::of(key)?;
+        if key.sequence() < self.history_from {
             return Ok(());
         }
-        self.events += 1;
-        self.expect_events_up_to(sequence - 1)?;
-        self.next_event = sequence + 1;
-        let EventRecord { kind, id, .. } = EventRecord::decode(value)?;
-        self.unsorted.add(PlantEvent::new(id.into(), sequence, kind))
+        match key {
+            EventKey::Event(sequence) => self.event(sequence, value),
+            EventKey::ByPlant(id, sequence) => {
+                self.of_index += digest(id, &keys::event_key(sequence));
+                Ok(())
+            }
+            EventKey::OfBatch(..) => StoredResult::decode(value).map(drop).map_err(Into::into),
+        }
+    }
+
+    /// Checks that the events have no gap, apart from those that a restore has left.
+    fn event(&mut self, sequence: u64, value: &[u8]) -> anyhow::Result<()> {
+        if sequence >= self.stored_from {
+            self.events += 1;
+            self.expect_events_up_to(sequence - 1)?;
+            self.next_event = sequence + 1;
+        }
+        let event = EventRecord::decode(value)?;
+        event.to_past_change(sequence)?;
+        if EventRecord::is_indexed(value) {
+            self.of_indexed += digest(event.id(), &keys::event_key(sequence));
+        }
+        self.unsorted.add(PlantEvent::new(event.id(), sequence, event.core.kind))
     }
 
     fn expect_events_up_to(&mut self, last: u64) -> anyhow::Result<()> {
@@ -152,7 +179,7 @@ impl<'a> Verifier<'a> {
                 "plant {id} has the revision {revision}, and event {sequence} is its last one"
             ),
             None => ensure!(
-                revision < self.stored_from,
+                revision < self.history_from,
                 "plant {id} has the revision {revision}, and that event is missing"
             ),
         }
@@ -189,7 +216,7 @@ impl<'a> Verifier<'a> {
             let follows = match last.replace(event) {
                 Some(before) => is_new == (before.kind == EventKind::Deleted),
                 // The events before the oldest kept one are unknown.
-                None => is_new || self.stored_from > 1,
+                None => is_new || self.history_from > 1,
             };
             if !follows {
                 let PlantEvent { sequence, kind, .. } = event;
@@ -227,6 +254,9 @@ impl<'a> Verifier<'a> {
         if self.of_plants != digest {
             self.findings.add("the plants do not match their digest")?;
         }
+        if self.of_index != self.of_indexed {
+            self.findings.add("the index of the events by plant does not match the events")?;
+        }
         if self.of_counts != self.of_tags {
             self.findings.add("the counts of the tags do not match the plants")?;
         }
@@ -240,7 +270,7 @@ impl EntrySink for Verifier<'_> {
         let Some(value) = value else { return Ok(()) };
         match map {
             Map::Tags => self.count(key, value),
-            Map::Events => self.event(key, value),
+            Map::Events => self.of_events(key, value),
             Map::Plants => self.plant(key, value),
             Map::Search => Ok(()),
         }

@@ -4,32 +4,70 @@
 //! a table, while the next memtable fills along with the other segment.
 
 pub(crate) mod level;
-mod sorted_map;
+pub(crate) mod sorted_map;
 pub(crate) mod tag_counts;
+
+use std::collections::BTreeMap;
+use std::iter::successors;
 
 use anyhow::ensure;
 use plant_domain::PlantId;
 
 use self::sorted_map::SortedMap;
 use self::tag_counts::TagCounts;
-use crate::record::{EncodedPlant, PlantRecord};
-use crate::sled::commit::change::{ChangeGroup, EventRecord};
+use crate::record::EncodedPlant;
+use crate::sled::commit::change::{BatchOutcome, ChangeGroup};
+use crate::sled::events::record::{EventCore, EventRecord};
 use crate::sled::keys;
 use crate::sled::search::text_log::TextLog;
 use crate::sled::tables::{EntrySink, Map};
+use crate::{Author, IdempotencyDigest};
 
 /// The changes of consecutive groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Memtable {
     /// The sequence number of the first event, or of the next one while there is none.
     pub(crate) first_sequence: u64,
-    /// Each changed plant in its newest state; `None` when it was deleted.
-    pub(crate) plants: SortedMap<Option<EncodedPlant>>,
+    /// Each changed plant in its newest state.
+    pub(crate) plants: SortedMap<NewestState>,
     /// By how much the changes alter the number of plants with each tag.
     pub(crate) tag_counts: TagCounts,
     /// The texts of the changed plants, for searches.
     pub(crate) texts: TextLog,
-    pub(crate) events: Vec<EventRecord>,
+    pub(crate) events: Vec<RecentEvent>,
+    /// The outcomes of batches, by their digests.
+    outcomes: BTreeMap<[u8; IdempotencyDigest::BYTES], BatchOutcome>,
+}
+
+/// The newest state of a plant in a memtable.
+#[derive(Clone, Debug)]
+pub(crate) struct NewestState {
+    /// `None` when the plant was deleted.
+    pub(crate) record: Option<EncodedPlant>,
+    /// The place of its event in the memtable.
+    event: usize,
+}
+
+/// An event in a memtable.
+#[derive(Clone, Debug)]
+pub(crate) struct RecentEvent {
+    core: EventCore,
+    by: Option<Author>,
+    /// The plant after the change.
+    record: Option<EncodedPlant>,
+    /// The place of the previous event of the plant in the memtable.
+    previous: Option<usize>,
+}
+
+impl RecentEvent {
+    pub(crate) fn record(&self) -> anyhow::Result<EventRecord<'_>> {
+        let plant = self.record.as_ref().map(EncodedPlant::decode).transpose()?;
+        Ok(EventRecord {
+            core: self.core,
+            by: self.by.as_ref().map(Author::name),
+            plant: plant.map(|plant| (plant.name, plant.tag)),
+        })
+    }
 }
 
 impl Memtable {
@@ -41,20 +79,16 @@ impl Memtable {
             tag_counts: TagCounts::new(),
             texts: TextLog::default(),
             events: Vec::new(),
+            outcomes: BTreeMap::new(),
         }
     }
 
-    /// Adds the next group. `plants` are the plants after its changes.
-    pub(crate) fn apply(
-        &mut self,
-        group: &ChangeGroup,
-        plants: &[Option<PlantRecord<'_>>],
-    ) -> anyhow::Result<()> {
+    /// Adds the next group.
+    pub(crate) fn apply(&mut self, group: &ChangeGroup) -> anyhow::Result<()> {
         let next = self.first_sequence + self.events.len() as u64;
         ensure!(group.first_sequence == next, "a group is out of order");
-        for (change, plant) in group.changes.iter().zip(plants) {
-            let id = PlantId::from(change.id);
-            self.events.push(change.event(group.at_ms));
+        for (change, by) in group.changes.iter().zip(&group.by) {
+            let (id, plant) = (PlantId::from(change.id), change.plant()?);
             let tag = plant.and_then(|plant| plant.tag);
             if tag != change.tag_before.as_deref() {
                 tag.into_iter().for_each(|gained| self.count_tag(gained, 1));
@@ -63,7 +97,17 @@ impl Memtable {
             if let Some(plant) = plant {
                 self.texts.add(id, plant.name, plant.tag);
             }
-            self.plants.insert(id, change.record.clone());
+            let state = NewestState { record: change.record.clone(), event: self.events.len() };
+            let before = self.plants.insert(id, state);
+            self.events.push(RecentEvent {
+                core: EventCore { kind: change.kind, id: change.id, at_ms: group.at_ms },
+                by: by.clone(),
+                record: change.record.clone(),
+                previous: before.map(|before| before.event),
+            });
+        }
+        for outcome in &group.outcomes {
+            self.outcomes.insert(outcome.digest, outcome.clone());
         }
         Ok(())
     }
@@ -87,11 +131,24 @@ impl Memtable {
         }
         for (sequence, event) in (self.first_sequence..).zip(&self.events) {
             if sequence >= stored_from {
-                sink.add(Map::Events, &keys::event_key(sequence), Some(&event.encode()?))?;
+                let event = event.record()?.encode()?;
+                sink.add(Map::Events, &keys::event_key(sequence), Some(&event))?;
             }
         }
-        for (id, record) in self.plants.iter() {
-            let record = record.as_ref().map(EncodedPlant::bytes);
+        for (id, state) in self.plants.iter() {
+            for (sequence, _) in self.events_back_from(Some(state.event)) {
+                if sequence >= stored_from {
+                    sink.add(Map::Events, &keys::history_key(id, sequence), Some(&[]))?;
+                }
+            }
+        }
+        for BatchOutcome { digest, sequence, results } in self.outcomes.values() {
+            if *sequence >= stored_from {
+                sink.add(Map::Events, &keys::batch_key(digest, *sequence), Some(results))?;
+            }
+        }
+        for (id, state) in self.plants.iter() {
+            let record = state.record.as_ref().map(EncodedPlant::bytes);
             sink.add(Map::Plants, &keys::plant_key(id), record)?;
         }
         Ok(())
@@ -102,34 +159,37 @@ impl Memtable {
         (self.first_sequence, self.first_sequence + self.events.len() as u64 - 1)
     }
 
-    pub(crate) fn event(&self, sequence: u64) -> Option<EventRecord> {
-        let place = usize::try_from(sequence.checked_sub(self.first_sequence)?).ok()?;
-        self.events.get(place).copied()
+    pub(crate) fn event(&self, sequence: u64) -> Option<&RecentEvent> {
+        self.events.get(self.place_of(sequence)?)
     }
-}
 
-/// Changed plants from an id on, in their newest state.
-pub(crate) struct Run {
-    pub(crate) entries: Vec<(PlantId, Option<EncodedPlant>)>,
-    /// The first id after the run, if there may be more.
-    pub(crate) next: Option<PlantId>,
-}
+    /// The events of a plant before a sequence number, newest first.
+    pub(crate) fn history(
+        &self,
+        id: PlantId,
+        before: u64,
+    ) -> impl Iterator<Item = (u64, &RecentEvent)> {
+        // Usually, `before` is an event of the plant itself, so that no newer ones are passed.
+        let known = self.event(before).filter(|event| event.core.id == id.get());
+        let newest = || self.plants.get(id).map(|state| state.event);
+        let start = known.map_or_else(newest, |event| event.previous);
+        self.events_back_from(start).skip_while(move |(sequence, _)| *sequence >= before)
+    }
 
-/// The changed plants from an id on, about `about` of them. `memtables` are newest first.
-pub(crate) fn run<'a>(
-    memtables: impl Iterator<Item = &'a Memtable> + Clone,
-    from: PlantId,
-    about: usize,
-) -> Run {
-    let plants = memtables.map(|memtable| &memtable.plants);
-    let next = plants.clone().filter_map(|plants| plants.from(from).nth(about)).map(|(id, _)| id);
-    let next = next.min();
-    let is_in_run = |id| next.is_none_or(|next| id < next);
-    let changes =
-        plants.flat_map(|changes| changes.from(from).take_while(|(id, _)| is_in_run(*id)));
-    let mut entries: Vec<_> = changes.map(|(id, value)| (id, value.clone())).collect();
-    // The sort is stable: the newest change of each plant comes first, and `dedup` keeps it.
-    entries.sort_by_key(|(id, _)| *id);
-    entries.dedup_by_key(|(id, _)| *id);
-    Run { entries, next }
+    /// The event at a place, and the earlier ones of its plant.
+    fn events_back_from(&self, place: Option<usize>) -> impl Iterator<Item = (u64, &RecentEvent)> {
+        let event = |place: usize| Some((place, self.events.get(place)?));
+        let all =
+            successors(place.and_then(event), move |(_, later)| later.previous.and_then(event));
+        all.map(|(place, event)| (self.first_sequence + place as u64, event))
+    }
+
+    /// The outcome of a batch.
+    pub(crate) fn outcome(&self, digest: &[u8; IdempotencyDigest::BYTES]) -> Option<&BatchOutcome> {
+        self.outcomes.get(digest)
+    }
+
+    fn place_of(&self, sequence: u64) -> Option<usize> {
+        usize::try_from(sequence.checked_sub(self.first_sequence)?).ok()
+    }
 }

@@ -1,4 +1,7 @@
-//! A map ordered by id, for memtables. Its lookups touch few cache lines.
+//! A map ordered by id, for memtables. Its lookups touch few cache lines, and a copy shares its leaves.
+
+use std::mem;
+use std::sync::Arc;
 
 use plant_domain::PlantId;
 
@@ -12,7 +15,8 @@ const LEAF_MAX_ENTRIES: usize = 64;
 pub(crate) struct SortedMap<T> {
     /// The first id of each leaf, in one array. The first leaf also takes smaller ids.
     first_ids: Vec<PlantId>,
-    leaves: Vec<Leaf<T>>,
+    /// Readers keep copies of the map, so an insert copies the leaf that it changes if a reader has it too.
+    leaves: Vec<Arc<Leaf<T>>>,
     len: usize,
 }
 
@@ -29,7 +33,7 @@ impl<T> Default for SortedMap<T> {
     }
 }
 
-impl<T> SortedMap<T> {
+impl<T: Clone> SortedMap<T> {
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -39,17 +43,17 @@ impl<T> SortedMap<T> {
         leaf.ids.binary_search(&id).ok().map(|place| &leaf.values[place])
     }
 
-    /// Adds an entry, or replaces the value of the id.
-    pub(crate) fn insert(&mut self, id: PlantId, value: T) {
+    /// Adds an entry, or replaces the value of the id. Returns the replaced value.
+    pub(crate) fn insert(&mut self, id: PlantId, value: T) -> Option<T> {
         let index = self.leaf_of(id);
-        let Some(leaf) = self.leaves.get_mut(index) else {
+        let Some(leaf) = self.leaves.get_mut(index).map(Arc::make_mut) else {
             self.first_ids.push(id);
-            self.leaves.push(Leaf { ids: vec![id], values: vec![value] });
+            self.leaves.push(Arc::new(Leaf { ids: vec![id], values: vec![value] }));
             self.len = 1;
-            return;
+            return None;
         };
         match leaf.ids.binary_search(&id) {
-            Ok(place) => leaf.values[place] = value,
+            Ok(place) => Some(mem::replace(&mut leaf.values[place], value)),
             Err(place) => {
                 leaf.ids.insert(place, id);
                 leaf.values.insert(place, value);
@@ -59,6 +63,7 @@ impl<T> SortedMap<T> {
                     let is_appended = place == LEAF_MAX_ENTRIES;
                     self.split(index, if is_appended { place } else { LEAF_MAX_ENTRIES / 2 });
                 }
+                None
             }
         }
     }
@@ -68,12 +73,24 @@ impl<T> SortedMap<T> {
         let index = self.leaf_of(id);
         let skipped =
             self.leaves.get(index).map_or(0, |leaf| leaf.ids.partition_point(|other| *other < id));
-        self.leaves.iter().skip(index).flat_map(Leaf::entries).skip(skipped)
+        self.leaves.iter().skip(index).flat_map(|leaf| leaf.entries()).skip(skipped)
     }
 
     /// All entries, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PlantId, &T)> {
-        self.leaves.iter().flat_map(Leaf::entries)
+        self.leaves.iter().flat_map(|leaf| leaf.entries())
+    }
+
+    /// The id that is this many entries before an id, or the first one; `None` if no entry is before the id.
+    pub(crate) fn back_from(&self, id: PlantId, mut entries: usize) -> Option<PlantId> {
+        let mut index = self.leaf_of(id);
+        let mut before = self.leaves.get(index)?.ids.partition_point(|other| *other < id);
+        while before < entries && index > 0 {
+            entries -= before;
+            index -= 1;
+            before = self.leaves[index].ids.len();
+        }
+        self.leaves[index].ids[..before].get(before.saturating_sub(entries)).copied()
     }
 
     /// The index of the leaf that holds the id, or should.
@@ -83,10 +100,10 @@ impl<T> SortedMap<T> {
 
     /// Moves the entries of a leaf from `at` on to a new leaf.
     fn split(&mut self, index: usize, at: usize) {
-        let leaf = &mut self.leaves[index];
+        let leaf = Arc::make_mut(&mut self.leaves[index]);
         let right = Leaf { ids: leaf.ids.split_off(at), values: leaf.values.split_off(at) };
         self.first_ids.insert(index + 1, right.ids[0]);
-        self.leaves.insert(index + 1, right);
+        self.leaves.insert(index + 1, Arc::new(right));
     }
 }
 

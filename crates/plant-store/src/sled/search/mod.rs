@@ -39,13 +39,16 @@ pub(crate) struct Search<'a> {
     terms: Terms,
     tables: Vec<TableSearch>,
     recent: VecDeque<PlantId>,
+    /// The search ends before this id.
+    end: Option<PlantId>,
 }
 
 impl<'a> Search<'a> {
-    /// A search from an id on, in tables and in the texts of memtables.
+    /// A search from an id on, before `end`, in tables and in the texts of memtables.
     pub(crate) fn new(
         filter: &'a PlantFilter,
         from: PlantId,
+        end: Option<PlantId>,
         tables: &Tables,
         recent: &TextBatches,
     ) -> anyhow::Result<Self> {
@@ -53,7 +56,7 @@ impl<'a> Search<'a> {
         let recent = text_log::find(recent, filter, from);
         let tables = tables.iter().map(|table| TableSearch::new(table, from));
         let tables = tables.collect::<anyhow::Result<_>>()?;
-        Ok(Self { filter, terms, tables, recent })
+        Ok(Self { filter, terms, tables, recent, end })
     }
 
     /// The next candidate. Adds the work to `looked_at`, in compared plants.
@@ -65,6 +68,11 @@ impl<'a> Search<'a> {
                 self.tables.iter_mut().filter_map(|table| Some((table.upcoming()?, table)));
             let behind = behind.min_by_key(|(upcoming, _)| *upcoming);
             let recent = self.recent.front().copied();
+            let next =
+                behind.as_ref().map(|(upcoming, _)| upcoming.id).into_iter().chain(recent).min();
+            if self.end.is_some_and(|end| next.is_some_and(|next| next >= end)) {
+                return Ok(Step::End);
+            }
             match behind {
                 Some((upcoming, table)) if recent.is_none_or(|recent| upcoming.id <= recent) => {
                     if let Some(id) = table.take_match() {

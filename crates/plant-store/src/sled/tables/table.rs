@@ -101,6 +101,15 @@ impl Table {
         Ok(block.find(key)?.then(|| block.value().map(Arc::from)))
     }
 
+    /// An id before another one, about `entries` entries back, or the first one; `None` if no id is before.
+    pub(crate) fn back_from(&self, key: &PlantKey, entries: usize) -> Option<PlantKey> {
+        let before = self.first_plants.partition_point(|first| first < key);
+        let plants = usize::try_from(self.summary.plant_entries).unwrap_or(usize::MAX);
+        let of_a_block = plants.div_ceil(self.first_plants.len().max(1)).max(1);
+        let blocks = entries.div_ceil(of_a_block).clamp(1, before.max(1));
+        self.first_plants.get(before.checked_sub(blocks)?).copied()
+    }
+
     /// A cursor at the start of the block that has a key, if the map has it.
     pub(crate) fn block_of(
         &self,

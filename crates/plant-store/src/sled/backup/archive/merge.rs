@@ -208,7 +208,11 @@ mod tests {
         for number in 1..=count {
             let change =
                 Change::new(EventKind::Created, number.cast_signed().into(), None, None, None);
-            let group = ChangeGroup { changes: vec![change], ..ChangeGroup::after(&totals, 1) };
+            let group = ChangeGroup {
+                changes: vec![change],
+                by: vec![None],
+                ..ChangeGroup::after(&totals, 1)
+            };
             totals = totals.after(&group).expect("adds up");
             let name = PieceName { event_log: LOG, first_sequence: number, last_sequence: number };
             let written_at = SystemTime::now() - Duration::from_hours(200 - number);

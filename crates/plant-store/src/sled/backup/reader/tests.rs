@@ -18,7 +18,7 @@ type Block<'a> = (Map, &'a [Entry<'a>]);
 
 /// A backup with valid checksums.
 fn open(totals: Totals, blocks: &[Block<'_>]) -> Result<BackupReader, OpenError> {
-    let head = FORMAT.encode(&Head { event_log: 7, totals }, 0).expect("encodes");
+    let head = Head { event_log: 7, totals }.encode().expect("encodes");
     let encoded = |(map, entries): &Block<'_>| {
         let mut block = BlockBuilder::default();
         for (key, value) in *entries {
@@ -47,8 +47,14 @@ fn assert_refused(totals: Totals, blocks: &[Block<'_>], words: &str) {
 /// The totals of one plant, and its record.
 fn one_plant(record: &[u8], revision: u64) -> Totals {
     let of_plant = digest(PlantId::from(7), record);
-    let (last_sequence, stored_from) = (revision, revision + 1);
-    Totals { last_sequence, plants: 1, digest: of_plant, stored_from, last_at_ms: 0 }
+    Totals {
+        last_sequence: revision,
+        plants: 1,
+        digest: of_plant,
+        stored_from: revision + 1,
+        history_from: revision + 1,
+        last_at_ms: 0,
+    }
 }
 
 #[test]
@@ -89,7 +95,7 @@ fn a_backup_with_valid_checksums_and_wrong_content_is_detected_and_not_restored(
     let with_event = [(Map::Events, &[after_the_end][..]), (Map::Plants, &block)];
     assert_refused(one_plant(right.bytes(), 7), &with_event, "events after number 7");
     let absurd_time = [&[1, 0, 14][..], &postcard::to_stdvec(&u64::MAX).expect("encodes")].concat();
-    let totals = Totals { stored_from: 7, ..one_plant(right.bytes(), 7) };
+    let totals = Totals { stored_from: 7, history_from: 7, ..one_plant(right.bytes(), 7) };
     let at = (&7_u64.to_be_bytes()[..], Some(&absurd_time[..]));
     assert_refused(totals, &[(Map::Events, &[at]), (Map::Plants, &block)], "no time");
 

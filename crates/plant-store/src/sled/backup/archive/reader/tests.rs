@@ -22,7 +22,7 @@ fn write(archive: &Path, times_ms: &[u64]) {
         let id = PlantId::from(revision.cast_signed());
         let created = Change::new(EventKind::Created, id, None, None, Some(record));
         let mut group = ChangeGroup { at_ms: *at_ms, ..ChangeGroup::after(&totals, 1) };
-        group.changes.push(created);
+        group.push(created, None);
         let (event_log, first_sequence, last_sequence) = (EVENT_LOG, revision, revision);
         let name = PieceName { event_log, first_sequence, last_sequence };
         let payload = group.encode().expect("encodes");

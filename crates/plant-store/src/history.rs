@@ -1,0 +1,44 @@
+//! The history of a plant.
+
+use std::time::SystemTime;
+
+use plant_domain::{Plant, PlantId};
+
+use crate::{Author, EventKind, Revision};
+
+/// A request for a page of the history of a plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryRequest {
+    /// The plant.
+    pub id: PlantId,
+    /// Only changes with a smaller revision.
+    pub before: Option<Revision>,
+    /// The most changes on the page, at least 1.
+    pub limit: usize,
+}
+
+/// A page of the history of a plant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// The changes, newest first.
+    pub changes: Vec<PastChange>,
+    /// The [`HistoryRequest::before`] of the next page, if there is one.
+    pub next: Option<Revision>,
+    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten.
+    pub is_cut: bool,
+}
+
+/// One change of a plant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastChange {
+    /// The revision of the plant after the change.
+    pub revision: Revision,
+    /// What happened.
+    pub kind: EventKind,
+    /// When, as in [`Event::at`](crate::Event::at).
+    pub at: SystemTime,
+    /// Who made the change, if that was said.
+    pub by: Option<Author>,
+    /// The plant after the change; `None` after a deletion.
+    pub plant: Option<Plant>,
+}

@@ -1,0 +1,201 @@
+//! A group whose requests are being decided.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use anyhow::Context as _;
+use plant_domain::{Plant, PlantId};
+
+use super::change::{BatchOutcome, Change, ChangeGroup};
+use super::{Answer, Outcome, Request};
+use crate::record::{EncodedPlant, PlantRecord};
+use crate::sled::tree::MergeTree;
+use crate::write::Write;
+use crate::{
+    Author, Batch, BatchError, DiskShortage, IdempotencyDigest, Revision, StoreError, StoredResult,
+    Written,
+};
+
+pub(super) struct OpenGroup<'a> {
+    tree: &'a MergeTree,
+    group: ChangeGroup,
+    /// The plants that the group has read or changed, after the changes so far.
+    plants: HashMap<PlantId, Option<EncodedPlant>>,
+    /// The plant before each change.
+    before: Vec<Option<EncodedPlant>>,
+}
+
+/// A request with its outcome, which is sent once the group is on disk.
+pub(super) enum Decided {
+    Write(Answer<Outcome>, Outcome),
+    Batch(Answer<Result<Vec<Written>, BatchError>>, Result<Vec<Written>, BatchError>),
+}
+
+impl<'a> OpenGroup<'a> {
+    pub(super) fn after(tree: &'a MergeTree, writes: usize) -> Self {
+        Self {
+            tree,
+            group: ChangeGroup::after(&tree.read().totals, writes),
+            plants: HashMap::with_capacity(writes),
+            before: Vec::with_capacity(writes),
+        }
+    }
+
+    pub(super) fn into_changes(self) -> ChangeGroup {
+        self.group
+    }
+
+    pub(super) fn decide(&mut self, request: Request) -> anyhow::Result<Decided> {
+        Ok(match request {
+            Request::Write(write, by, answer) => Decided::Write(answer, self.write(write, by)?),
+            Request::Batch(batch, answer) => Decided::Batch(answer, self.batch(&batch)?),
+        })
+    }
+
+    fn write(&mut self, write: Write, by: Option<Author>) -> anyhow::Result<Outcome> {
+        let id = write.id();
+        let plant = match self.plants.entry(id) {
+            Entry::Occupied(plant) => plant.into_mut(),
+            Entry::Vacant(place) => {
+                let record = self.tree.record(id);
+                place.insert(record.with_context(|| format!("reading plant {id}"))?)
+            }
+        };
+        let revision = self.group.first_sequence + self.group.changes.len() as u64;
+        let current = plant.as_ref().map(|record| record.decode()?.to_kept_plant(id));
+        let current =
+            current.transpose().with_context(|| format!("the record of plant {id} is damaged"))?;
+        let tag_before = current.as_ref().and_then(|current| current.stored.plant.tag());
+        let tag_before = tag_before.map(Box::from);
+        let decision = write.decide(current, Revision::from(revision));
+        if let Ok(decision) = &decision
+            && let Some(kind) = decision.event
+        {
+            let after = decision.after().map(|it| PlantRecord::of(it).encode()).transpose()?;
+            let change = Change::new(kind, id, plant.as_ref(), tag_before, after.clone());
+            self.group.push(change, by);
+            self.before.push(std::mem::replace(plant, after));
+        }
+        Ok(decision)
+    }
+
+    fn batch(&mut self, batch: &Batch) -> anyhow::Result<Result<Vec<Written>, BatchError>> {
+        let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
+        if let Some(digest) = &digest
+            && let Some(results) = self.earlier_results(digest)?
+        {
+            return self.repeat(batch, &results);
+        }
+        let begin = self.group.changes.len();
+        let mut decisions = Vec::with_capacity(batch.writes.len());
+        for (index, write) in batch.writes.iter().enumerate() {
+            match self.write(write.clone(), batch.by.clone())? {
+                Ok(decision) => decisions.push(decision),
+                Err(refusal) => {
+                    self.undo(begin);
+                    return Ok(Err(BatchError::Refused(index, refusal)));
+                }
+            }
+        }
+        if let Some(digest) = digest
+            && self.group.changes.len() > begin
+        {
+            let (sequence, results) =
+                (self.group.last_sequence(), StoredResult::encode(&decisions)?);
+            self.group.outcomes.push(BatchOutcome { digest, sequence, results });
+        }
+        Ok(Ok(batch.results(decisions)))
+    }
+
+    /// Undoes the changes from a place on.
+    fn undo(&mut self, begin: usize) {
+        self.group.by.truncate(begin);
+        let changes = self.group.changes.drain(begin..);
+        // The state before the first change of a plant is put back last.
+        for (change, before) in changes.zip(self.before.drain(begin..)).rev() {
+            self.plants.insert(PlantId::from(change.id), before);
+        }
+    }
+
+    /// The encoded results of an earlier batch with this digest.
+    fn earlier_results(
+        &self,
+        digest: &[u8; IdempotencyDigest::BYTES],
+    ) -> anyhow::Result<Option<Vec<u8>>> {
+        match self.group.outcomes.iter().find(|outcome| outcome.digest == *digest) {
+            Some(outcome) => Ok(Some(outcome.results.clone())),
+            None => self.tree.batch(digest),
+        }
+    }
+
+    /// The results of a batch that was carried out before.
+    fn repeat(
+        &self,
+        batch: &Batch,
+        results: &[u8],
+    ) -> anyhow::Result<Result<Vec<Written>, BatchError>> {
+        let mut repeated = Vec::with_capacity(batch.writes.len());
+        for (index, (write, result)) in
+            batch.writes.iter().zip(StoredResult::decode(results)?).enumerate()
+        {
+            let version = match result.needed_version(write) {
+                Some((id, revision)) => self.version(id, revision)?,
+                None => None,
+            };
+            match result.result(write, version) {
+                Ok(written) => repeated.push(written),
+                Err(forgotten) => return Ok(Err(BatchError::Refused(index, forgotten))),
+            }
+        }
+        Ok(Ok(repeated))
+    }
+
+    /// A plant at a revision, if that is still known.
+    fn version(&self, id: PlantId, revision: Revision) -> anyhow::Result<Option<Plant>> {
+        // The earlier batch may be in this group.
+        let in_group = revision.get().checked_sub(self.group.first_sequence);
+        let in_group =
+            in_group.and_then(|place| self.group.changes.get(usize::try_from(place).ok()?));
+        if let Some(change) = in_group {
+            let plant = change.plant()?.map(|record| record.to_stored_plant(id)).transpose()?;
+            return Ok(plant.map(|stored| stored.plant));
+        }
+        let current = self.tree.record(id)?;
+        let current = current.map(|record| record.decode()?.to_stored_plant(id)).transpose()?;
+        if let Some(current) = current.filter(|current| current.revision == revision) {
+            return Ok(Some(current.plant));
+        }
+        let change = self.tree.event(revision.get(), |event| {
+            if event.id() == id { event.to_past_change(revision.get()).map(Some) } else { Ok(None) }
+        })?;
+        Ok(change.flatten().and_then(|change| change.plant))
+    }
+}
+
+impl Decided {
+    /// The outcome of a request that the disk has no room for.
+    pub(super) fn refused(request: Request, shortage: DiskShortage) -> Self {
+        let full = StoreError::DiskFull(shortage);
+        match request {
+            Request::Write(_, _, answer) => Self::Write(answer, Err(full)),
+            Request::Batch(_, answer) => Self::Batch(answer, Err(full.into())),
+        }
+    }
+
+    /// The same request, refused for want of room.
+    pub(super) fn into_refused(self, shortage: DiskShortage) -> Self {
+        let full = StoreError::DiskFull(shortage);
+        match self {
+            Self::Write(answer, _) => Self::Write(answer, Err(full)),
+            Self::Batch(answer, _) => Self::Batch(answer, Err(full.into())),
+        }
+    }
+
+    pub(super) fn answer(self) {
+        // The caller may have been canceled.
+        match self {
+            Self::Write(answer, outcome) => drop(answer.send(outcome)),
+            Self::Batch(answer, outcome) => drop(answer.send(outcome)),
+        }
+    }
+}
