@@ -318,7 +318,7 @@ impl EventBlock {
         let names = log.names(group_id.as_deref());
         let events = events.map(|((revision, kind), id)| {
             let KnownCursor { cursor, .. } = names.cursor(revision);
-            Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at })
+            Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at, by: None })
         });
         let events = events.collect::<anyhow::Result<_>>()?;
         Ok(Self { number, group_id, at_ms, events })

@@ -46,6 +46,7 @@ mod upkeep;
 mod write_health;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
@@ -54,8 +55,9 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::metrics::MetricFamily;
 use plant_store::write::{Decision, Write, imported};
 use plant_store::{
-    Backup, EventCursor, EventPage, EventsAfter, Imported, OnConflict, OpenError, Page,
-    PageRequest, PlantRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Author, Backup, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
+    HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository,
+    PlantSnapshot, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -226,13 +228,17 @@ impl PostgresRepository {
     }
 }
 
+fn missing() -> StoreError {
+    StoreFailure::new(anyhow!("not with PostgreSQL yet")).into()
+}
+
 fn unusable(cause: anyhow::Error) -> OpenError {
     OpenError::Unusable(StoreFailure::new(cause))
 }
 
 #[async_trait]
 impl PlantRepository for PostgresRepository {
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+    async fn write(&self, write: Write, _by: Option<Author>) -> Result<Decision, StoreError> {
         self.check_open()?;
         let (answer, outcome) = oneshot::channel();
         self.queue.push((write, answer)).inspect_err(|error| {
@@ -250,6 +256,7 @@ impl PlantRepository for PostgresRepository {
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
+        _by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
         self.check_open()?;
         let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
@@ -294,6 +301,22 @@ impl PlantRepository for PostgresRepository {
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         let (reader, name_indexes) = (self.reader.clone(), self.name_indexes.clone());
         self.read(async move { search::page(&reader, &name_indexes, &request).await }).await
+    }
+
+    async fn batch(&self, _batch: Batch) -> Result<Vec<Written>, BatchError> {
+        Err(missing().into())
+    }
+
+    async fn get_all(&self, _ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        Err(missing())
+    }
+
+    async fn history(&self, _request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        Err(missing())
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
+        Err(missing())
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {

@@ -32,7 +32,7 @@ pub(super) async fn page(
     request: &PageRequest,
 ) -> anyhow::Result<Page> {
     let (filter, limit) = (&request.filter, request.limit.max(1));
-    match (request.first_id(), filter.folded_name_part()) {
+    match (first_id(request), filter.folded_name_part()) {
         // No name has a NUL, and PostgreSQL takes no text with one.
         (None, _) => Ok(Page::default()),
         (_, Some(part)) if part.contains('\0') => Ok(Page::default()),
@@ -245,4 +245,12 @@ fn push(page: &mut Page, row: &Row) -> anyhow::Result<()> {
         page.push(NewPlantRef { id, name, tag }, revision);
     }
     Ok(())
+}
+
+fn first_id(request: &PageRequest) -> Option<PlantId> {
+    match request.place {
+        plant_store::PagePlace::First => Some(PlantId::MIN),
+        plant_store::PagePlace::After(id) => id.next(),
+        plant_store::PagePlace::Before(_) => None,
+    }
 }

@@ -8,8 +8,8 @@ use plant_postgres::PostgresRepository;
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, model};
 use plant_store::{
-    EventsAfter, IdempotencyDigest, Imported, OnConflict, PageRequest, PlantRepository, StoreError,
-    StoredPlant,
+    EventsAfter, IdempotencyDigest, Imported, OnConflict, PagePlace, PageRequest, PlantRepository,
+    StoreError, StoredPlant,
 };
 use plantd_tests::{wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
