@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use actix_http::header::{self, HeaderName};
+use actix_http::header;
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
 use plant_domain::Plant;
@@ -23,7 +23,7 @@ use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;
 
 /// The header of the last page of a history that does not begin with the creation of the plant.
-const HISTORY_COMPLETE_HEADER: HeaderName = HeaderName::from_static("x-history-complete");
+pub const HISTORY_COMPLETE_HEADER: &str = "x-history-complete";
 
 /// `GET /plants/{id}/history`.
 pub(crate) async fn list(
