@@ -4,17 +4,28 @@ use std::time::SystemTime;
 
 use plant_domain::{Plant, PlantId};
 
-use crate::{Author, EventKind, Revision};
+use crate::{Author, EventKind, Revision, StoreError};
 
 /// A request for a page of the history of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
     /// The plant.
     pub id: PlantId,
-    /// Only changes with a smaller revision.
+    /// Only changes before this one, which is a revision in the history of the plant.
     pub before: Option<Revision>,
     /// The most changes on the page, at least 1.
     pub limit: usize,
+}
+
+impl HistoryRequest {
+    /// The error if the repository knows nothing of the plant, or of the revision before which the page begins.
+    #[must_use]
+    pub fn unknown(&self) -> StoreError {
+        match self.before {
+            Some(before) => StoreError::VersionGone(self.id, before),
+            None => StoreError::NoSuchPlant(self.id),
+        }
+    }
 }
 
 /// A page of the history of a plant.
