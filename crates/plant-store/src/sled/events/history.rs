@@ -18,35 +18,24 @@ impl EventLog {
         let HistoryRequest { id, before, limit } = request;
         let limit = limit.max(1);
         let read = || {
+            // Not after the changes: a plant that is created in between would seem to have lost its changes.
+            let exists = self.tree.record(id)?.is_some();
             // One more change than the page has tells whether another page follows.
-            let changes = self.changes_before(id, before, limit.saturating_add(1))?;
-            if changes.is_empty() && !self.knows(id, before)? {
-                return Ok(None);
+            let mut changes = self.changes_before(id, before, limit.saturating_add(1))?;
+            if changes.len() > limit {
+                changes.truncate(limit);
+                let next = changes.last().map(|oldest| oldest.revision);
+                return anyhow::Ok(Some(HistoryPage { changes, next, is_cut: false }));
             }
-            self.page_of(request, changes).map(Some)
+            let first = match changes.last() {
+                Some(oldest) => Some(oldest.kind),
+                None => self.first_known(id)?,
+            };
+            let is_cut = first != Some(EventKind::Created);
+            let is_known = first.is_some() || exists;
+            Ok(is_known.then_some(HistoryPage { changes, next: None, is_cut }))
         };
         read().with_context(|| format!("cannot read the history of plant {id}"))
-    }
-
-    fn page_of(
-        &self,
-        request: HistoryRequest,
-        mut changes: Vec<PastChange>,
-    ) -> anyhow::Result<HistoryPage> {
-        let limit = request.limit.max(1);
-        let has_more = changes.len() > limit;
-        changes.truncate(limit);
-        let oldest = changes.last().map(|change| change.revision);
-        if has_more {
-            return Ok(HistoryPage { changes, next: oldest, is_cut: false });
-        }
-        // An empty page comes after the change that the request names.
-        let first = match (changes.last(), request.before) {
-            (Some(oldest), _) => Some(oldest.kind),
-            (None, Some(before)) => self.tree.event(before.get(), |event| Ok(event.core.kind))?,
-            (None, None) => None,
-        };
-        Ok(HistoryPage { changes, next: None, is_cut: first != Some(EventKind::Created) })
     }
 
     /// The changes of a plant before a revision, newest first, at most `most`.
@@ -79,9 +68,29 @@ impl EventLog {
         Ok(changes)
     }
 
-    /// Whether the plant exists, or a change of it is known.
-    fn knows(&self, id: PlantId, before: Option<Revision>) -> anyhow::Result<bool> {
-        Ok(self.tree.record(id)?.is_some()
-            || (before.is_some() && !self.changes_before(id, None, 1)?.is_empty()))
+    /// The first change of a plant that is known.
+    fn first_known(&self, id: PlantId) -> anyhow::Result<Option<EventKind>> {
+        let (in_memory, tables, totals) = {
+            let levels = self.tree.read();
+            let of_plant = levels.memtables().filter_map(|it| it.history(id, MAX_SEQUENCE).last());
+            let first = of_plant.last().map(|(_, event)| event.record()).transpose()?;
+            (first.map(|event| event.core.kind), Arc::clone(&levels.tables), levels.totals)
+        };
+        let end = keys::history_key(id, totals.history_from);
+        for table in tables.iter().rev() {
+            // The last key up to `end` is in this block.
+            let Some(mut block) = table.block_of(Map::Events, &end)? else { continue };
+            let mut first = None;
+            while block.advance()? && *block.key() <= end[..] {
+                first = match EventKey::of(block.key())? {
+                    EventKey::ByPlant(of, sequence) if of == id => Some(sequence),
+                    _ => None,
+                };
+            }
+            if let Some(sequence) = first {
+                return event_in(&tables, sequence, |event| Ok(event.core.kind));
+            }
+        }
+        Ok(in_memory)
     }
 }
