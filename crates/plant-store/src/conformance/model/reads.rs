@@ -70,7 +70,8 @@ impl Plants {
         let limit = 1 + step % 3;
         let expected = self.matching(filter);
         assert_eq!(all_pages(repository, filter, limit).await, expected, "{filter:?}");
-        let end = PlantId::from(if step % 4 == 0 { IDS[step % IDS.len()] } else { i64::MAX });
+        let end =
+            PlantId::from(if step.is_multiple_of(4) { IDS[step % IDS.len()] } else { i64::MAX });
         let before_end: Vec<_> = expected.into_iter().filter(|stored| stored.id < end).collect();
         let back = all_pages_back(repository, filter, end, limit).await;
         assert_eq!(back, before_end, "{filter:?} before {end}");
