@@ -17,6 +17,7 @@ use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::Memtable;
 use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};
 use crate::sled::plant_view::{PlantView, plant_in};
+use crate::sled::search::text_log::TextLog;
 use crate::sled::tables::{Level as _, Map, Table};
 
 #[derive(Debug)]
@@ -87,7 +88,7 @@ impl MergeTree {
         PlantView {
             active: levels.active.plants.clone(),
             immutable: levels.immutable.clone(),
-            recent_texts: with_texts.then(|| levels.active.texts.clone()).unwrap_or_default(),
+            recent_texts: if with_texts { levels.active.texts.clone() } else { TextLog::default() },
             tables: Arc::clone(&levels.tables),
         }
     }
