@@ -43,7 +43,12 @@ impl EventLog {
         // An empty page comes after the change that the request names.
         let first = match (changes.last(), request.before) {
             (Some(oldest), _) => Some(oldest.kind),
-            (None, Some(before)) => self.tree.event(before.get(), |event| Ok(event.core.kind))?,
+            (None, Some(before)) => self
+                .tree
+                .event(before.get(), |event| {
+                    Ok((event.id() == request.id).then_some(event.core.kind))
+                })?
+                .flatten(),
             (None, None) => None,
         };
         Ok(HistoryPage { changes, next: None, is_cut: first != Some(EventKind::Created) })
