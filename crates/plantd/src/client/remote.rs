@@ -256,6 +256,7 @@ pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>
 /// a proxy may have changed the path.
 pub(crate) fn after_of_next_page(headers: &HeaderMap) -> Option<&str> {
     let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
+    let links = links.flat_map(|links| links.split(", "));
     let mut targets =
         links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
     let (_, query) = targets.next()?.split_once('?').unwrap_or_default();
