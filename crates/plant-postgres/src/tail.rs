@@ -102,7 +102,7 @@ impl EventTail {
         if before != Some(cursor) || begin == recent.events.len() {
             return None;
         }
-        let events: Vec<Event> = recent.events.range(begin..).take(limit).copied().collect();
+        let events: Vec<Event> = recent.events.range(begin..).take(limit).cloned().collect();
         let next = events.last().map_or(cursor, |event| event.cursor);
         Some(EventPage { events, next })
     }
