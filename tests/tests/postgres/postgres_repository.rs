@@ -8,7 +8,7 @@ use plant_postgres::PostgresRepository;
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, model};
 use plant_store::{
-    EventsAfter, IdempotencyDigest, Imported, OnConflict, PageRequest, PlantRepository, StoreError,
+    EventsAfter, IdempotencyDigest, Imported, OnConflict, PagePlace, PageRequest, PlantRepository, StoreError,
     StoredPlant,
 };
 use plantd_tests::{wait_for, wait_until};

@@ -9,7 +9,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_postgres::{PostgresConfig, PostgresRepository};
 use plant_store::conformance::StoreUnderTest;
 use plant_store::{
-    Event, EventRetention, EventsAfter, PageRequest, PlantRepository, Preconditions, Revision,
+    Event, EventRetention, EventsAfter, PagePlace, PageRequest, PlantRepository, Preconditions, Revision,
     StoredPlant,
 };
 use plantd_tests::{DEADLINE, wait_until};
