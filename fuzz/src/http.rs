@@ -21,7 +21,7 @@ use plant_http::limits::{
     PAGE_MAX_PLANTS, PAGE_MAX_TAGS, ROW_MAX_BYTES,
 };
 use plant_http::transfer::{ExportFormat, ImportFormat, ReadRow, TransferFormat, row_reader};
-use plant_store::{Preconditions, Revisions};
+use plant_store::{PagePlace, Preconditions, Revisions};
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -364,10 +364,13 @@ fn check_query(input: &[u8]) {
 fn check_list_query(query: &str) {
     let Some((page, _)) = list(query, PlantId::MIN) else { return };
     assert!((1..=PAGE_MAX_PLANTS).contains(&page.limit));
-    let after = page.after.unwrap_or(PlantId::MIN);
+    let after = match page.place {
+        PagePlace::First => PlantId::MIN,
+        PagePlace::After(id) | PagePlace::Before(id) => id,
+    };
     let (_, next) = list(query, after).expect("a parsed query can be read again");
     let (next, _) = list(&next, after).expect("the link to the next page can be followed");
-    assert_eq!(next.after, Some(after));
+    assert_eq!(next.place, PagePlace::After(after));
     assert_eq!(next.limit, page.limit);
     assert_eq!(next.filter, page.filter);
 }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::num::NonZeroU32;
@@ -21,8 +22,9 @@ use plant_domain::{NewPlant, NewPlantRef, Plant, PlantId};
 use plant_http::{PlantService, Scope, ServerConfig, Token, TokenName, TokenRecord, Tokens};
 use plant_store::write::{Decision, KeptPlant, Write};
 use plant_store::{
-    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
+    Imported, OnConflict, Page, PagePlace, PageRequest, PlantRepository, PlantSnapshot, Revision,
+    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,7 +49,7 @@ const NO_EVENT: EventCursor = EventCursor { revision: Revision::BEFORE_ALL, log:
 
 #[async_trait]
 impl PlantRepository for StoresNothing {
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+    async fn write(&self, write: Write, _by: Option<Author>) -> Result<Decision, StoreError> {
         let revision = Revision::from(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
         let current = match write {
             Write::Create(..) | Write::Put(..) => None,
@@ -63,8 +65,29 @@ impl PlantRepository for StoresNothing {
         &self,
         new_plants: Vec<NewPlant>,
         _on_conflict: OnConflict,
+        _by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
         Ok(vec![Imported::Created; new_plants.len()])
+    }
+
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        let mut decisions = Vec::with_capacity(batch.writes.len());
+        for write in &batch.writes {
+            decisions.push(self.write(write.clone(), None).await?);
+        }
+        Ok(batch.results(decisions))
+    }
+
+    async fn get_all(&self, _ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        Ok(Page::default())
+    }
+
+    async fn history(&self, _request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        Ok(HistoryPage::default())
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
+        Err(StoreError::Busy)
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
@@ -72,7 +95,10 @@ impl PlantRepository for StoresNothing {
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        let first = request.after.map_or(0, |after| after.get().saturating_add(1));
+        let first = match request.place {
+            PagePlace::After(id) => id.get().saturating_add(1),
+            PagePlace::First | PagePlace::Before(_) => 0,
+        };
         let mut page = Page::with_capacity(request.limit);
         let (name, tag) = self.plant.members();
         for id in (first..).take(request.limit).map(PlantId::from) {

@@ -104,7 +104,7 @@ errors! {
     BodyTooLarge = 1003, BAD_REQUEST, NoHeader;
         "the body is too large";
         "send less; to create many plants, import them";
-        || format!("the body is too large; send at most {BODY_MAX_BYTES} bytes");
+        || too_large(BODY_MAX_BYTES);
     WrongShape = error_number::WRONG_SHAPE, BAD_REQUEST, NoHeader;
         "the body is not an object, or a member is missing, appears twice, or has the wrong type (an `id` outside int64 too)";
         "correct the members that the message names";
@@ -158,6 +158,10 @@ errors! {
         "the events after the cursor are not all there: some are no longer kept, or the cursor is of another store, or of changes that a restore or a failover has lost";
         "list the plants again, then follow from `X-Events-After`";
         || "the events after this cursor are not all there; list the plants again, then follow from X-Events-After".to_owned();
+    VersionGone = 3005, GONE, NoHeader;
+        "the plant never had this revision as a state, or the change that made it is no longer kept";
+        "list the history of the plant, which has all revisions that are known";
+        || version_gone(12, EXAMPLE_ID);
     NoSuchPath = 4004, NOT_FOUND, NoHeader;
         "there is no such path";
         "correct the URL: no slash at its end, nothing before `/plants` but the base address";
@@ -213,6 +217,12 @@ fn no_such_plant(id: impl fmt::Display) -> String {
     format!("there is no plant with id {id}")
 }
 
+fn version_gone(revision: impl fmt::Display, id: impl fmt::Display) -> String {
+    format!(
+        "revision {revision} of plant {id} is not known; it may be a deletion, or no longer kept"
+    )
+}
+
 fn insufficient_scope(needed: Scope) -> String {
     format!("the scope of the token does not allow this; use a token with the scope `{needed}`")
 }
@@ -221,6 +231,11 @@ fn insufficient_scope(needed: Scope) -> String {
 pub(crate) fn wrong_content_type(media_types: &[&str]) -> String {
     let media_types = media_types.join(" or ");
     format!("the Content-Type header must appear once and be {media_types}, in UTF-8")
+}
+
+/// The message for a body of more bytes than this.
+pub(crate) fn too_large(max_bytes: usize) -> String {
+    format!("the body is too large; send at most {max_bytes} bytes")
 }
 
 /// The message for a body that did not arrive in this time.
@@ -279,6 +294,12 @@ impl Failure {
     /// The Error resource (specification, section "Error").
     pub(crate) fn error(&self) -> Error {
         Error { error: self.number as i32, message: self.message.clone() }
+    }
+
+    /// Names the request of a batch that failed, counted from 0.
+    pub(crate) fn of_request(mut self, index: usize) -> Self {
+        self.message = format!("requests[{index}]: {}", self.message);
+        self
     }
 
     /// Appends a clause to the message.
@@ -364,6 +385,9 @@ impl From<StoreError> for Failure {
                 "the plant is in a state that If-None-Match excludes, and nothing changed; read it",
             ),
             StoreError::EventsGone => ErrorNumber::EventsGone.into(),
+            StoreError::VersionGone(id, revision) => {
+                Self::new(ErrorNumber::VersionGone, version_gone(revision, id))
+            }
             StoreError::Closed => Self::new(
                 ErrorNumber::Busy,
                 "the server is shutting down and nothing was written; send the request to another server",

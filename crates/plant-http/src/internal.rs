@@ -4,14 +4,15 @@
 use actix_http::Request;
 use actix_http::header::HeaderMap;
 use plant_domain::{Error, NewPlant, Plant, PlantId, PlantPatch};
-use plant_store::{OnConflict, PageRequest, Preconditions, Revision, TagPageRequest};
+use plant_store::write::Write;
+use plant_store::{OnConflict, PagePlace, PageRequest, Preconditions, Revision, TagPageRequest};
 
 use crate::access::gate::{self, Access};
 use crate::access::token_record::Scope;
 use crate::errors::ErrorNumber;
 use crate::extract::query::{ListQuery, TagQuery};
 use crate::extract::transfer_format::{ExportFormat, ImportFormat};
-use crate::extract::{entity_tag, idempotency_key, json, media_type, query};
+use crate::extract::{batch, entity_tag, idempotency_key, json, media_type, query};
 use crate::openapi::Endpoint;
 use crate::server::http1::request_end::{ChunksEnd, Found, HeadEnd};
 
@@ -140,11 +141,17 @@ pub fn on_conflict(query: &str) -> Option<OnConflict> {
     query::on_conflict(query).ok()
 }
 
-/// The query of a list, and the query of the page after this plant; `None` if the query is wrong.
+/// Parses the body of a batch.
+pub fn read_batch(body: &[u8]) -> Result<Vec<Write>, Error> {
+    Ok(batch::read(body)?)
+}
+
+/// The query of a page of plants, and the query of the page after this plant; `None` if the query is wrong, or asks for
+/// ids.
 #[must_use]
 pub fn list(query: &str, after: PlantId) -> Option<(PageRequest, String)> {
-    let read = ListQuery::parse(query).ok()?;
-    let next = read.next(after);
+    let ListQuery::Page(read) = ListQuery::parse(query).ok()? else { return None };
+    let next = read.at(PagePlace::After(after));
     Some((read.page_request, next))
 }
 

@@ -58,6 +58,7 @@ pub mod transfer {
     };
     pub use crate::handlers::backup::BACKUP_MEDIA_TYPE;
     pub use crate::handlers::events::EVENTS_AFTER_HEADER;
+    pub use crate::handlers::history::HISTORY_COMPLETE_HEADER;
     pub use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
     pub use crate::handlers::plants::TOTAL_COUNT_HEADER;
 }

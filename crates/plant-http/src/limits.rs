@@ -6,12 +6,19 @@
 use std::time::Duration;
 
 use plant_domain::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
+use plant_store::AUTHOR_MAX_BYTES;
 
-/// The largest body, in bytes, except for an import.
+/// The largest body, in bytes, except for an import and a batch.
 pub const BODY_MAX_BYTES: usize = 64 * 1024;
+
+/// The largest body of a batch, in bytes.
+pub const BATCH_BODY_MAX_BYTES: usize = 64 * BODY_MAX_BYTES;
 
 /// How long a body may take to arrive after the request's head. For an import, see [`BODY_IDLE_DEADLINE`].
 pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the body of a batch may take to arrive after the request's head.
+pub const BATCH_BODY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long the next part of an import's body may take to arrive.
 pub const BODY_IDLE_DEADLINE: Duration = Duration::from_secs(10);
@@ -27,6 +34,15 @@ pub const PAGE_MAX_PLANTS: usize = 1000;
 
 /// The most plants on a page if the request has no `limit`.
 pub const PAGE_DEFAULT_PLANTS: usize = 100;
+
+/// The most ids in the parameter `ids` of the list; the least is one.
+pub const IDS_MAX: usize = 100;
+
+/// The most changes on a page of a history; the least is one.
+pub const PAGE_MAX_CHANGES: usize = 1000;
+
+/// The most changes on a page of a history if the request has no `limit`.
+pub const PAGE_DEFAULT_CHANGES: usize = 100;
 
 /// The most tags on a page; the least is one.
 pub const PAGE_MAX_TAGS: usize = 1000;
@@ -88,4 +104,4 @@ pub const CHUNK_OVERHEAD_MAX_BYTES: usize = 8 * 1024;
 pub const CHOSEN_TOKEN_MIN_CHARACTERS: usize = 16;
 
 /// The most characters of a token's name; the least is one.
-pub const TOKEN_NAME_MAX_CHARACTERS: usize = 64;
+pub const TOKEN_NAME_MAX_CHARACTERS: usize = AUTHOR_MAX_BYTES;

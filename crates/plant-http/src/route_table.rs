@@ -11,8 +11,8 @@ use crate::metrics::EndpointMetrics;
 /// The routes of a service, for the requests of one thread.
 pub(crate) struct RouteTable {
     by_path: HashMap<&'static str, RouteEntry>,
-    /// Routes whose last segment is a parameter, by what comes before it.
-    by_folder: Vec<(&'static str, RouteEntry)>,
+    /// Routes with a parameter, by what comes before and after it.
+    by_parameter: Vec<((&'static str, &'static str), RouteEntry)>,
     unknown: RouteEntry,
 }
 
@@ -32,19 +32,17 @@ pub(crate) struct RouteEntry {
 impl RouteTable {
     /// A table without routes. `unknown` is for the paths that it does not have.
     pub(crate) fn new(unknown: RouteEntry) -> Self {
-        Self { by_path: HashMap::new(), by_folder: Vec::new(), unknown }
+        Self { by_path: HashMap::new(), by_parameter: Vec::new(), unknown }
     }
 
-    /// Adds a route. Its pattern may have a parameter as the last segment.
-    ///
-    /// # Panics
-    ///
-    /// When the parameter is elsewhere: requests of the route would be taken for those of another.
+    /// Adds a route. Its pattern may have a parameter, which is one segment.
     pub(crate) fn add(&mut self, pattern: &'static str, route: RouteEntry) {
-        let last_segment = pattern.rsplit('/').next().unwrap_or_default();
-        assert_eq!(pattern.matches('{').count(), last_segment.matches('{').count(), "{pattern}");
-        match pattern.split_once('{') {
-            Some((folder, _)) => self.by_folder.push((folder, route)),
+        let around = pattern.split_once('{').and_then(|(before, rest)| {
+            let (_, after) = rest.split_once('}')?;
+            Some((before, after))
+        });
+        match around {
+            Some(around) => self.by_parameter.push((around, route)),
             None => drop(self.by_path.insert(pattern, route)),
         }
     }
@@ -53,12 +51,12 @@ impl RouteTable {
     /// as `/`, where it leads.
     pub(crate) fn find(&self, path: &str) -> &RouteEntry {
         let path = if path.is_empty() { "/" } else { path };
-        let is_in = |folder: &str| {
-            let segment = path.strip_prefix(folder);
-            segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
+        let fits = |(before, after): &(&str, &str)| {
+            let parameter = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            parameter.is_some_and(|parameter| !parameter.is_empty() && !parameter.contains('/'))
         };
-        let by_folder = || self.by_folder.iter().find(|(folder, _)| is_in(folder));
-        let found = self.by_path.get(path).or_else(|| by_folder().map(|(_, route)| route));
+        let by_parameter = || self.by_parameter.iter().find(|(around, _)| fits(around));
+        let found = self.by_path.get(path).or_else(|| by_parameter().map(|(_, route)| route));
         found.unwrap_or(&self.unknown)
     }
 }

@@ -14,7 +14,9 @@ use crate::access::gate::Access;
 use crate::access::token_record::Scope;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::handlers::{backup, events, export, health, import, metrics, plants, tags, token};
+use crate::handlers::{
+    backup, batch, events, export, health, history, import, metrics, plants, tags, token,
+};
 use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
 use crate::openapi::{self, Endpoint};
@@ -44,6 +46,8 @@ fn all() -> Vec<Path> {
             .on(Method::PUT, plants::put)
             .on(Method::PATCH, plants::patch)
             .on(Method::DELETE, plants::delete),
+        Path::new("/plants/{id}/history").on(Method::GET, history::list),
+        Path::new("/batch").on(Method::POST, batch::batch),
         Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
         Path::needing(Access::Scope(Scope::Backup), "/backup").on(Method::GET, backup::backup),

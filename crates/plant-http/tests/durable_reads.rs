@@ -1,5 +1,6 @@
 //! A repository whose reads may show changes that can still be undone: no answer that begins a copy may have them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
@@ -10,9 +11,10 @@ use plant_domain::{NewPlant, PlantId};
 use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
 use plant_store::write::{Decision, Write};
 use plant_store::{
-    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Preconditions, SledConfig, SledRepository, StoreError, StoreFailure, StoredPlant, TagPage,
-    TagPageRequest,
+    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
+    Imported, OnConflict, Page, PageRequest, PlantRepository, PlantSnapshot, Preconditions,
+    SledConfig, SledRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Written,
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -26,20 +28,37 @@ impl PlantRepository for NothingIsDurable {
         Err(StoreFailure::new("the standby is away").into())
     }
 
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
-        self.0.write(write).await
+    async fn write(&self, write: Write, by: Option<Author>) -> Result<Decision, StoreError> {
+        self.0.write(write, by).await
+    }
+
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        self.0.batch(batch).await
     }
 
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
+        by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
-        self.0.import(new_plants, on_conflict, None).await
+        self.0.import(new_plants, on_conflict, by).await
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
         self.0.get(id).await
+    }
+
+    async fn get_all(&self, ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        self.0.get_all(ids).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        self.0.history(request).await
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
+        self.0.snapshot().await
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {

@@ -1,5 +1,6 @@
 //! Answers of a server whose repository misbehaves, over a real socket.
 
+use std::collections::BTreeSet;
 use std::error::Error as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,8 +15,9 @@ use plant_http::{
 };
 use plant_store::write::{Decision, Write};
 use plant_store::{
-    EventCursor, EventPage, EventsAfter, Imported, OnConflict, Page, PageRequest, PlantRepository,
-    Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
+    Imported, OnConflict, Page, PagePlace, PageRequest, PlantRepository, PlantSnapshot, Revision,
+    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -47,9 +49,37 @@ fn failure() -> StoreFailure {
     StoreFailure::new(CAUSE)
 }
 
+/// One page, and then no more; all pages of the search for [`FOUND`].
+fn page(request: &PageRequest) -> Result<Page, StoreError> {
+    let after = match request.place {
+        PagePlace::After(id) => Some(id),
+        PagePlace::First | PagePlace::Before(_) => None,
+    };
+    if request.filter.folded_name_part() == Some(FOUND) {
+        return Ok(page_of_search(after));
+    }
+    if after.is_some() {
+        return Err(failure().into());
+    }
+    let plant = plant(7);
+    let mut page = Page::default();
+    page.push(plant.borrowed(), Revision::from(1));
+    page.next = Some(plant.id());
+    Ok(page)
+}
+
+struct MisbehavingSnapshot;
+
+#[async_trait]
+impl PlantSnapshot for MisbehavingSnapshot {
+    async fn list(&mut self, request: PageRequest) -> Result<Page, StoreError> {
+        page(&request)
+    }
+}
+
 #[async_trait]
 impl PlantRepository for Misbehaves {
-    async fn write(&self, write: Write) -> Result<Decision, StoreError> {
+    async fn write(&self, write: Write, _by: Option<Author>) -> Result<Decision, StoreError> {
         match write.id().get() {
             PANICS => panic!("a panic in the repository"),
             IS_BUSY => Err(StoreError::Busy),
@@ -72,11 +102,25 @@ impl PlantRepository for Misbehaves {
         }
     }
 
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        for (index, write) in batch.writes.into_iter().enumerate() {
+            match self.write(write, None).await {
+                Ok(_) => {}
+                Err(error @ StoreError::IdTaken(_)) => {
+                    return Err(BatchError::Refused(index, error));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Vec::new())
+    }
+
     /// Takes plants up to the first one that fails.
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
         _on_conflict: OnConflict,
+        _by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
         let fails = new_plants.iter().any(|new_plant| new_plant.id().get() == FAILS);
         let imported = |new_plant: NewPlant| match new_plant.id().get() {
@@ -94,19 +138,20 @@ impl PlantRepository for Misbehaves {
         Err(failure().into())
     }
 
-    /// One page, and then no more; all pages of the search for [`FOUND`].
+    async fn get_all(&self, _ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        Err(failure().into())
+    }
+
+    async fn history(&self, _request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        Err(failure().into())
+    }
+
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
-        if request.filter.folded_name_part() == Some(FOUND) {
-            return Ok(page_of_search(request.after));
-        }
-        if request.after.is_some() {
-            return Err(failure().into());
-        }
-        let plant = plant(7);
-        let mut page = Page::default();
-        page.push(plant.borrowed(), Revision::from(1));
-        page.next = Some(plant.id());
-        Ok(page)
+        page(&request)
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
+        Ok(Box::new(MisbehavingSnapshot))
     }
 
     async fn count(&self, _tag: Option<&str>) -> Result<u64, StoreError> {

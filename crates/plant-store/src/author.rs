@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 /// The most bytes of an [`Author`]; the least is one.
@@ -11,8 +11,8 @@ pub const AUTHOR_MAX_BYTES: usize = 64;
 
 /// The name of who makes a change, stored with its event. The HTTP service takes the name of the request's token.
 /// Clones share the text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Author(Arc<str>);
 
 impl Author {
@@ -38,6 +38,12 @@ impl TryFrom<String> for Author {
 
     fn try_from(name: String) -> Result<Self, NotAnAuthor> {
         Self::new(name)
+    }
+}
+
+impl Serialize for Author {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::format::{Format, whole};
-use crate::write::{Created, Decision, Put, Write};
+use crate::write::{Created, Decision, Put, Write, Written};
 use crate::{
     Author, EventKind, IdempotencyDigest, Revision, StoreError, StoreFailure, StoredPlant,
 };
@@ -26,19 +26,6 @@ pub struct Batch {
     pub idempotency: Option<IdempotencyDigest>,
 }
 
-/// The result of one write of a batch: what the method of the repository for this write alone returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// Of a [`Write::Create`].
-    Created(Created),
-    /// Of a [`Write::Put`].
-    Put(Put),
-    /// Of a [`Write::Patch`].
-    Patched(StoredPlant),
-    /// Of a [`Write::Delete`].
-    Deleted,
-}
-
 /// Why a batch was not carried out. No part of it was, unless the outcome is unknown ([`StoreError::Failed`]).
 #[derive(Clone, Debug, Error)]
 pub enum BatchError {
@@ -54,13 +41,8 @@ impl Batch {
     /// The results of these decisions on the writes.
     #[must_use]
     pub fn results(&self, decisions: Vec<Decision>) -> Vec<Written> {
-        let result = |(write, decision): (&Write, Decision)| match write {
-            Write::Create(..) => Written::Created(decision.into_created()),
-            Write::Put(..) => Written::Put(decision.into_put()),
-            Write::Patch(..) => Written::Patched(decision.plant.stored),
-            Write::Delete(..) => Written::Deleted,
-        };
-        self.writes.iter().zip(decisions).map(result).collect()
+        let written = |(write, decision): (&Write, Decision)| decision.into_written(write.kind());
+        self.writes.iter().zip(decisions).map(written).collect()
     }
 }
 

@@ -47,9 +47,9 @@ pub use self::sled::{
     DEFAULT_PLANTS_SCANNED_FIRST, LeftOut, PointInTime, Position, Pruned, RestoreError, Restored,
     SledConfig, SledInspection, SledRepository, Until, Verification, prune_archive,
 };
-pub use self::write::{Created, Put};
+pub use self::write::{Created, Put, Written};
 pub use author::{AUTHOR_MAX_BYTES, Author, NotAnAuthor};
-pub use batch::{BATCH_MAX_WRITES, Batch, BatchError, StoredResult, Written};
+pub use batch::{BATCH_MAX_WRITES, Batch, BatchError, StoredResult};
 pub use error::{DiskShortage, OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,

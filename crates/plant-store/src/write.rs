@@ -23,6 +23,32 @@ pub enum Write {
     Delete(PlantId, Preconditions),
 }
 
+/// What a [`Write`] does, without its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// [`Write::Create`].
+    Create,
+    /// [`Write::Put`].
+    Put,
+    /// [`Write::Patch`].
+    Patch,
+    /// [`Write::Delete`].
+    Delete,
+}
+
+/// The result of a write: what the method of the repository for this write returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Of a [`Write::Create`].
+    Created(Created),
+    /// Of a [`Write::Put`].
+    Put(Put),
+    /// Of a [`Write::Patch`].
+    Patched(StoredPlant),
+    /// Of a [`Write::Delete`].
+    Deleted,
+}
+
 /// The stored state of a plant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptPlant {
@@ -52,6 +78,17 @@ impl Write {
         match self {
             Self::Create(new_plant, _) | Self::Put(new_plant, _) => new_plant.id(),
             Self::Patch(id, ..) | Self::Delete(id, _) => *id,
+        }
+    }
+
+    /// What the write does.
+    #[must_use]
+    pub const fn kind(&self) -> WriteKind {
+        match self {
+            Self::Create(..) => WriteKind::Create,
+            Self::Put(..) => WriteKind::Put,
+            Self::Patch(..) => WriteKind::Patch,
+            Self::Delete(..) => WriteKind::Delete,
         }
     }
 
@@ -143,6 +180,17 @@ impl Decision {
     #[must_use]
     pub fn after(&self) -> Option<&KeptPlant> {
         (self.event != Some(EventKind::Deleted)).then_some(&self.plant)
+    }
+
+    /// The result of a write of this kind.
+    #[must_use]
+    pub fn into_written(self, kind: WriteKind) -> Written {
+        match kind {
+            WriteKind::Create => Written::Created(self.into_created()),
+            WriteKind::Put => Written::Put(self.into_put()),
+            WriteKind::Patch => Written::Patched(self.plant.stored),
+            WriteKind::Delete => Written::Deleted,
+        }
     }
 
     /// The answer to a create.

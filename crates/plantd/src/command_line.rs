@@ -22,9 +22,11 @@ use crate::store::restore::RestoreOptions;
 use crate::store::verify::VerifyOptions;
 use crate::token::{TokenCommand, explain_scopes};
 use crate::transfer::backup::BackupOptions;
+use crate::transfer::batch::BatchOptions;
 use crate::transfer::events::EventsOptions;
 use crate::transfer::export::ExportOptions;
 use crate::transfer::get::GetOptions;
+use crate::transfer::history::HistoryOptions;
 use crate::transfer::import::ImportOptions;
 use crate::transfer::list::ListOptions;
 
@@ -46,6 +48,10 @@ pub(crate) enum Command {
     Get(GetOptions),
     /// List the plants of a running server
     List(ListOptions),
+    /// Print the changes of one plant, the newest first
+    History(HistoryOptions),
+    /// Send many changes, all of which happen or none
+    Batch(BatchOptions),
     /// Import the plants in a file into a running server
     Import(ImportOptions),
     /// Export plants of a running server, or those of a data folder

@@ -5,7 +5,7 @@ use clap::Command;
 /// The subcommands of each group. Those in no group are listed last.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Server", &["serve", "health"]),
-    ("Plants", &["get", "list", "import", "export", "events"]),
+    ("Plants", &["get", "list", "history", "batch", "import", "export", "events"]),
     ("Store", &["backup", "verify", "restore", "archive", "migrate"]),
     ("Tokens", &["token"]),
 ];

@@ -32,7 +32,7 @@ use crate::exit::Stop;
 use crate::log_line::check_clock;
 use crate::print::{ReaderGone, print};
 use crate::store::{archive, postgres, restore, verify};
-use crate::transfer::{backup, events, export, get, import, list};
+use crate::transfer::{backup, batch, events, export, get, history, import, list};
 
 /// One thread allocates the pages of tables, in sizes that vary, and another frees them. With the allocator of glibc, the
 /// server then needs two to three times the memory.
@@ -73,6 +73,8 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Get(options) => get::run(&options),
         Command::List(options) => list::run(&options),
+        Command::History(options) => history::run(&options),
+        Command::Batch(options) => batch::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Events(options) => events::run(&options),

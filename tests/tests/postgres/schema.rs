@@ -9,8 +9,8 @@ use plant_domain::{NewPlant, PlantFilter, PlantId};
 use plant_postgres::{PostgresConfig, PostgresRepository};
 use plant_store::conformance::StoreUnderTest;
 use plant_store::{
-    Event, EventRetention, EventsAfter, PagePlace, PageRequest, PlantRepository, Preconditions, Revision,
-    StoredPlant,
+    Event, EventRetention, EventsAfter, PagePlace, PageRequest, PlantRepository, Preconditions,
+    Revision, StoredPlant,
 };
 use plantd_tests::{DEADLINE, wait_until};
 use test_postgres::Database;

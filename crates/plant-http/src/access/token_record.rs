@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use plant_store::Author;
 use serde::{Deserialize, Serialize};
 
 use crate::access::token::{Token, TokenDigest, TokenError};
@@ -61,7 +62,7 @@ impl fmt::Display for Scope {
 /// first is a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct TokenName(String);
+pub struct TokenName(Author);
 
 impl TokenName {
     /// This name.
@@ -84,7 +85,13 @@ impl TokenName {
                  letter or a digit"
             )));
         }
-        Ok(Self(name))
+        Author::new(name).map(Self).map_err(|cause| TokenError::new(cause.to_string()))
+    }
+
+    /// The name as that of who makes a change.
+    #[must_use]
+    pub const fn author(&self) -> &Author {
+        &self.0
     }
 }
 
@@ -98,13 +105,13 @@ impl TryFrom<String> for TokenName {
 
 impl From<TokenName> for String {
     fn from(name: TokenName) -> Self {
-        name.0
+        name.0.into()
     }
 }
 
 impl fmt::Display for TokenName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
+        self.0.fmt(formatter)
     }
 }
 

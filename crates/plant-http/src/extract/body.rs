@@ -12,9 +12,11 @@ use futures_util::stream::Peekable;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use crate::errors::{ErrorNumber, Failure, late_body};
+use crate::errors::{ErrorNumber, Failure, late_body, too_large};
 use crate::extract::media_type::check_media_type;
-use crate::limits::{BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES};
+use crate::limits::{
+    BATCH_BODY_DEADLINE, BATCH_BODY_MAX_BYTES, BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES,
+};
 use crate::server::http1::state::ConnectionState;
 
 /// How long the unwanted rest of a body is read and dropped. Without this, a client that is still sending
@@ -85,22 +87,48 @@ impl BodyStream {
     }
 }
 
+/// How large a body may be, and how long it may take to arrive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    pub(crate) max_bytes: usize,
+    pub(crate) deadline: Duration,
+}
+
+impl BodyLimits {
+    /// The limits of a body with one resource.
+    pub(crate) const RESOURCE: Self = Self { max_bytes: BODY_MAX_BYTES, deadline: BODY_DEADLINE };
+
+    pub(crate) const BATCH: Self =
+        Self { max_bytes: BATCH_BODY_MAX_BYTES, deadline: BATCH_BODY_DEADLINE };
+
+    /// The most bytes that the body can have. Fails if the head announces too many.
+    pub(crate) fn most_bytes(&self, headers: &HeaderMap) -> Result<usize, Failure> {
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        match length.map(str::parse::<usize>) {
+            Some(Ok(length)) if length <= self.max_bytes => Ok(length),
+            None => Ok(self.max_bytes),
+            Some(_) => Err(body_too_large(self.max_bytes)),
+        }
+    }
+}
+
 /// Checks the head, and returns a future that reads the body, without a byte order mark.
 pub(super) fn read_whole(
     request: &HttpRequest,
     payload: &mut Payload,
     media_types: &[&str],
+    limits: BodyLimits,
 ) -> Result<impl Future<Output = Result<Vec<u8>, Failure>> + use<>, Failure> {
     let headers = request.headers();
     check_media_type(headers, media_types)?;
-    check_length(headers)?;
+    limits.most_bytes(headers)?;
     let mut body = BodyStream::new(request, payload);
-    let deadline = Instant::now() + BODY_DEADLINE;
+    let deadline = Instant::now() + limits.deadline;
     Ok(async move {
         let mut all = Vec::new();
-        while let Some(part) = body.next_until(deadline, BODY_DEADLINE).await? {
-            if all.len() + part.len() > BODY_MAX_BYTES {
-                return Err(ErrorNumber::BodyTooLarge.into());
+        while let Some(part) = body.next_until(deadline, limits.deadline).await? {
+            if all.len() + part.len() > limits.max_bytes {
+                return Err(body_too_large(limits.max_bytes));
             }
             all.extend_from_slice(&part);
         }
@@ -111,14 +139,8 @@ pub(super) fn read_whole(
     })
 }
 
-/// Rejects an oversized `Content-Length` before reading the body.
-fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    match length.map(str::parse::<usize>) {
-        Some(Ok(length)) if length <= BODY_MAX_BYTES => Ok(()),
-        None => Ok(()),
-        Some(_) => Err(ErrorNumber::BodyTooLarge.into()),
-    }
+fn body_too_large(max_bytes: usize) -> Failure {
+    Failure::new(ErrorNumber::BodyTooLarge, too_large(max_bytes))
 }
 
 /// The failure of a body that ends early or has broken chunks: actix-http has one error for both.

@@ -11,7 +11,7 @@ use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TagPatch, Violations};
 use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::read_whole;
+use crate::extract::body::{BodyLimits, read_whole};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::extract::members::{Member, Members};
 use crate::extract::target::id_in_path;
@@ -25,7 +25,7 @@ impl<T: JsonResource> FromRequest for Json<T> {
     type Future = LocalBoxFuture<'static, Result<Self, Failure>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let reading = read_whole(request, payload, T::MEDIA_TYPES);
+        let reading = read_whole(request, payload, T::MEDIA_TYPES, BodyLimits::RESOURCE);
         // The extractor of the target refuses a path whose id is malformed.
         let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
         let context = RequestContext::of(request);

@@ -106,12 +106,12 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-fn wrong_syntax(cause: &serde_json::Error) -> Failure {
+pub(super) fn wrong_syntax(cause: &serde_json::Error) -> Failure {
     not_json(&what(cause), (cause.line(), cause.column()))
 }
 
 /// What is wrong, without the position.
-fn what(cause: &serde_json::Error) -> String {
+pub(super) fn what(cause: &serde_json::Error) -> String {
     let text = cause.to_string();
     let place = format!(" at line {} column {}", cause.line(), cause.column());
     text.strip_suffix(&place).unwrap_or(&text).to_owned()

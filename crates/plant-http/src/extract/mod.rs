@@ -1,5 +1,6 @@
 //! The extractors of handlers: a handler's signature shows what it needs from a request.
 
+pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod chunked;
 pub(crate) mod client_presence;

@@ -1,16 +1,22 @@
 //! Query parameters.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use actix_web::HttpRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use plant_domain::{PlantFilter, PlantId, Violations, check_tag, check_tag_prefix};
-use plant_store::{OnConflict, PageRequest, TagPageRequest, UnknownOnConflict};
+use plant_store::{
+    OnConflict, Page, PagePlace, PageRequest, Revision, TagPageRequest, UnknownOnConflict,
+};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
 use crate::extract::transfer_format::ImportFormat;
-use crate::limits::{PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS};
+use crate::limits::{
+    IDS_MAX, PAGE_DEFAULT_CHANGES, PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_CHANGES,
+    PAGE_MAX_PLANTS, PAGE_MAX_TAGS,
+};
 
 /// Encodes everything but the unreserved characters of RFC 3986, section 2.3.
 const ALL_BUT_UNRESERVED: &AsciiSet =
@@ -29,8 +35,15 @@ impl FromHead for NoQuery {
     }
 }
 
+/// Which plants a list has.
+pub(crate) enum ListQuery {
+    /// Those with these ids.
+    Ids(BTreeSet<PlantId>),
+    Page(PageQuery),
+}
+
 /// The page of a list, and its filter.
-pub(crate) struct ListQuery {
+pub(crate) struct PageQuery {
     pub(crate) page_request: PageRequest,
     /// The filter as the client wrote it.
     name: Option<String>,
@@ -39,24 +52,70 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let [limit, after, tag, name] = query(text, ["limit", "after", "tag", "name"])?;
+        let [ids, limit, after, before, tag, name] =
+            query(text, ["ids", "limit", "after", "before", "tag", "name"])?;
+        if let Some(ids) = ids {
+            let has_more = [limit, after, before, tag, name].iter().any(Option::is_some);
+            return if has_more { Err(wrong("ids is sent alone")) } else { read_ids(&ids) };
+        }
+        let place = match (after, before) {
+            (None, None) => PagePlace::First,
+            (Some(after), None) => PagePlace::After(read_id("after", &after)?),
+            (None, Some(before)) => PagePlace::Before(read_id("before", &before)?),
+            (Some(_), Some(_)) => return Err(wrong("send after or before, not both")),
+        };
         let page_request = PageRequest {
             filter: read_filter(tag.clone(), name.as_deref())?,
-            after: after.map(|after| read_id("after", &after)).transpose()?,
+            place,
             limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |it| read_limit(&it, PAGE_MAX_PLANTS))?,
         };
-        Ok(Self { page_request, name, tag })
+        Ok(Self::Page(PageQuery { page_request, name, tag }))
+    }
+}
+
+fn read_ids(text: &str) -> Result<ListQuery, Failure> {
+    let ids: Vec<&str> = text.split(',').collect();
+    if ids.len() > IDS_MAX {
+        return Err(wrong(format!("ids must be 1 to {IDS_MAX} ids with commas in between")));
+    }
+    let ids = ids.into_iter().map(|id| read_id("ids", id));
+    ids.collect::<Result<_, _>>().map(ListQuery::Ids)
+}
+
+impl PageQuery {
+    /// The neighbors of a page that this query has found, each with its relation to the page.
+    pub(crate) fn links(&self, page: &Page) -> impl Iterator<Item = (PagePlace, &'static str)> {
+        let first = page.plants().next().map(|(plant, _)| plant.id);
+        let last = page.plants().last().map(|(plant, _)| plant.id);
+        let (previous, next) = match self.page_request.place {
+            PagePlace::First => (None, page.next.map(PagePlace::After)),
+            PagePlace::After(id) => {
+                let first = first.or_else(|| id.next());
+                (first.map(PagePlace::Before), page.next.map(PagePlace::After))
+            }
+            PagePlace::Before(id) => {
+                let last = last.or_else(|| id.previous());
+                (page.next.map(PagePlace::Before), Some(PagePlace::after(last)))
+            }
+        };
+        let (previous, next) = (previous.map(|it| (it, "prev")), next.map(|it| (it, "next")));
+        previous.into_iter().chain(next)
     }
 
-    /// The query of the next page: the same filter and limit, and the last id of this page.
-    pub(crate) fn next(&self, after: PlantId) -> String {
-        let mut next = format!("limit={}&after={after}", self.page_request.limit);
+    /// The query of the page at another place, with the same filter and limit.
+    pub(crate) fn at(&self, place: PagePlace) -> String {
+        let mut query = format!("limit={}", self.page_request.limit);
+        match place {
+            PagePlace::First => {}
+            PagePlace::After(id) => query.push_str(&format!("&after={id}")),
+            PagePlace::Before(id) => query.push_str(&format!("&before={id}")),
+        }
         for (parameter, value) in [("tag", &self.tag), ("name", &self.name)] {
             if let Some(value) = value {
-                next.push_str(&format!("&{parameter}={}", encode(value)));
+                query.push_str(&format!("&{parameter}={}", encode(value)));
             }
         }
-        next
+        query
     }
 }
 
@@ -64,6 +123,29 @@ impl FromHead for ListQuery {
     fn read(request: &HttpRequest) -> Result<Self, Failure> {
         Self::parse(request.query_string())
     }
+}
+
+/// The page of a history.
+pub(crate) struct HistoryQuery {
+    pub(crate) before: Option<Revision>,
+    pub(crate) limit: usize,
+}
+
+impl FromHead for HistoryQuery {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        let [limit, before] = query(request.query_string(), ["limit", "before"])?;
+        Ok(Self {
+            before: before.map(|before| read_revision("before", &before)).transpose()?,
+            limit: limit
+                .map_or(Ok(PAGE_DEFAULT_CHANGES), |it| read_limit(&it, PAGE_MAX_CHANGES))?,
+        })
+    }
+}
+
+/// The revision that a read of a plant asks for; `None` for the current one.
+pub(crate) fn revision(text: &str) -> Result<Option<Revision>, Failure> {
+    let [revision] = query(text, ["revision"])?;
+    revision.map(|revision| read_revision("revision", &revision)).transpose()
 }
 
 /// Which plants an export has.
@@ -180,6 +262,15 @@ fn decode(text: &str) -> Option<String> {
 
 pub(crate) fn read_id(name: &str, text: &str) -> Result<PlantId, Failure> {
     text.parse().map_err(|refusal| wrong(format!("{name}: {refusal}")))
+}
+
+fn read_revision(name: &str, text: &str) -> Result<Revision, Failure> {
+    match text.parse::<u64>() {
+        Ok(revision @ 1..) if revision.to_string() == text => Ok(Revision::from(revision)),
+        _ => Err(wrong(format!(
+            "{name} must be a revision, such as 12; send one that the server gave you"
+        ))),
+    }
 }
 
 /// A number of things on a page, at least one.

@@ -6,7 +6,7 @@ use actix_http::header;
 use actix_web::web::{Bytes, Data, ReqData};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use futures_util::{TryFutureExt as _, stream};
-use plant_store::PageRequest;
+use plant_store::{PagePlace, PageRequest, PlantSnapshot};
 use tokio::task::yield_now;
 
 use crate::answers::{AnswerMemory, Room};
@@ -33,9 +33,7 @@ const PART_MAX_PLANTS: usize = 1000;
 
 /// `GET /plants/export`.
 ///
-/// Plants are in the order of ascending id, each in its state when the export reaches it. A plant that exists (and matches)
-/// during the whole export appears exactly once; a plant that exists or matches only for a part of that time appears once
-/// or not at all.
+/// All plants are of the moment at which the export begins, in the order of ascending id.
 pub(crate) async fn export(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
@@ -47,9 +45,11 @@ pub(crate) async fn export(
     let newest_event = repository.newest_event().await?;
     let total = total_count(&repository, &filter).await?;
     let room = memory.room_for(FIRST_PART_PLANTS, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
+    let plants = repository.snapshot().await?;
 
     let export = Export {
         repository,
+        plants,
         context: context.into_inner(),
         memory,
         room: Some(room),
@@ -75,6 +75,7 @@ impl FromHead for ExportFormat {
 
 struct Export {
     repository: Repository,
+    plants: Box<dyn PlantSnapshot>,
     context: Rc<RequestContext>,
     memory: Data<AnswerMemory>,
     /// The room of the first part.
@@ -104,9 +105,9 @@ impl Export {
         yield_now().await;
         // An export may take hours, and its token may be revoked during that time.
         self.context.check_still_valid()?;
-        let page = self.repository.list(page_request.clone()).await?;
+        let page = self.plants.list(page_request.clone()).await?;
         let mut rows = Vec::new();
-        if page_request.after.is_none() {
+        if page_request.place == PagePlace::First {
             rows.extend_from_slice(self.format.header().as_bytes());
         }
         let written = self.format.write_rows(page.plants().map(|(plant, _)| plant), &mut rows);
@@ -117,7 +118,8 @@ impl Export {
             0 => page_request.limit,
             plants => (plants * PART_BYTES / rows.len()).clamp(1, PART_MAX_PLANTS),
         };
-        self.next = page.next.map(|id| PageRequest { after: Some(id), limit, ..page_request });
+        let place = page.next.map(PagePlace::After);
+        self.next = place.map(|place| PageRequest { place, limit, ..page_request });
         if self.next.is_none() {
             // A copy may begin with this export. If a change in it were undone, no event would say so.
             self.repository.wait_until_durable().await?;

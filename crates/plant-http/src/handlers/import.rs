@@ -17,7 +17,7 @@ use crate::extract::rows::{ReadRow, RowReader, row_reader};
 use crate::handlers::Repository;
 use crate::handlers::import_report::{FailedRow, ImportReport, way_to_go_on};
 use crate::limits::REPORT_MAX_ERRORS;
-use crate::middleware::audit::AuditedImport;
+use crate::middleware::audit::AuditedWrites;
 use crate::middleware::context::{ImportCounts, RequestContext};
 use crate::server::drain::Draining;
 
@@ -128,13 +128,13 @@ impl Import {
             let mut imported = Vec::new();
             if !new_plants.is_empty() {
                 let audited =
-                    AuditedImport::begin(&self.context, new_plants.iter().map(NewPlant::id));
+                    AuditedWrites::of_import(&self.context, new_plants.iter().map(NewPlant::id));
                 imported = self
                     .repository
-                    .import(new_plants, self.on_conflict)
+                    .import(new_plants, self.on_conflict, self.context.author())
                     .await
                     .map_err(failure_of_import)?;
-                audited.end(&imported);
+                audited.end(imported.iter().map(outcome));
             }
             let mut imported = imported.into_iter();
             for (line, id) in taken {
@@ -197,6 +197,15 @@ impl Import {
             "before that {created} plants were created, {replaced} replaced, {skipped} skipped and \
              {failed} failed; to go on, import all again with on_conflict={way}",
         ))
+    }
+}
+
+/// The word of the audit log for a plant; `None` if nothing changed.
+const fn outcome(imported: &Imported) -> Option<&'static str> {
+    match imported {
+        Imported::Created => Some("created"),
+        Imported::Replaced => Some("replaced"),
+        Imported::Skipped | Imported::IdTaken | Imported::Refused(_) => None,
     }
 }
 

@@ -1,15 +1,18 @@
 //! One file, or folder, for each noun of the interface. A handler is a straight line: extract, call the repository, answer.
 
 pub(crate) mod backup;
+pub(crate) mod batch;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod health;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod import_report;
 pub(crate) mod metrics;
 pub(crate) mod plants;
 pub(crate) mod tags;
 pub(crate) mod token;
+pub(crate) mod write_answer;
 
 use std::sync::Arc;
 

@@ -6,7 +6,8 @@ use actix_http::{Method, header};
 use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
 use plant_domain::{NewPlant, Plant, PlantFilter, PlantPatch};
-use plant_store::{Created, IdempotencyDigest, PageRequest, Precondition, Put, StoreError};
+use plant_store::write::Write;
+use plant_store::{IdempotencyDigest, Precondition, StoreError};
 
 use crate::answers::AnswerMemory;
 use crate::errors::Failure;
@@ -15,9 +16,10 @@ use crate::extract::head::Head;
 use crate::extract::idempotency_key::IdempotencyKey;
 use crate::extract::json::Json;
 use crate::extract::media_type::JSON;
-use crate::extract::query::{ListQuery, NoQuery};
-use crate::extract::target::Target;
+use crate::extract::query::{ListQuery, NoQuery, PageQuery};
+use crate::extract::target::{ReadTarget, Target};
 use crate::handlers::events::EVENTS_AFTER_HEADER;
+use crate::handlers::write_answer::WriteAnswer;
 use crate::handlers::{Repository, without_content};
 use crate::limits::PLANT_ANSWER_MAX_BYTES;
 use crate::middleware::context::RequestContext;
@@ -42,16 +44,7 @@ pub(crate) async fn create(
 
     #[cfg(feature = "__fault-points")]
     plant_store::fault::point("in-handler");
-    let Created { stored, is_current } = repository.create(new_plant, idempotency).await?;
-
-    let mut response = HttpResponse::Ok();
-    if is_current {
-        // The entity tag of a later revision would not match the plant in this answer.
-        response.insert_header(entity_tag(stored.revision));
-    }
-    Ok(response
-        .insert_header((header::LOCATION, context.plant_path(stored.id)))
-        .json(&stored.plant))
+    write(&repository, &context, Write::Create(new_plant, idempotency)).await
 }
 
 /// `GET /plants`.
@@ -66,22 +59,36 @@ pub(crate) async fn list(
 
     let mut response = HttpResponse::Ok();
     response.insert_header((EVENTS_AFTER_HEADER, newest_event.to_string()));
-    let PageRequest { filter, limit, .. } = &query.page_request;
-    if let Some(total) = total_count(&repository, filter).await? {
+    if let ListQuery::Page(PageQuery { page_request, .. }) = &query
+        && let Some(total) = total_count(&repository, &page_request.filter).await?
+    {
         response.insert_header((TOTAL_COUNT_HEADER, total));
     }
     if method == Method::HEAD {
         return Ok(without_content(response, JSON));
     }
-    let room = memory.room_for(*limit, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
-    let page = repository.list(query.page_request.clone()).await?;
-    if let Some(after) = page.next {
-        if page.len() < *limit {
-            response.insert_header((SEARCHED_TO_HEADER, after.to_string()));
+    let most = match &query {
+        ListQuery::Ids(ids) => ids.len(),
+        ListQuery::Page(query) => query.page_request.limit,
+    };
+    let room = memory.room_for(most, PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
+    let page = match query {
+        ListQuery::Ids(ids) => repository.get_all(ids).await?,
+        ListQuery::Page(query) => {
+            let page = repository.list(query.page_request.clone()).await?;
+            if let Some(searched_to) = page.next
+                && page.len() < most
+            {
+                response.insert_header((SEARCHED_TO_HEADER, searched_to.to_string()));
+            }
+            for (place, relation) in query.links(&page) {
+                let path = context.plants_path();
+                let link = RequestContext::link(&path, &query.at(place), relation);
+                response.append_header((header::LINK, link));
+            }
+            page
         }
-        let next = RequestContext::next_link(&context.plants_path(), &query.next(after));
-        response.insert_header((header::LINK, next));
-    }
+    };
     Ok(response.content_type(JSON).body(room.hold_json(&page)?))
 }
 
@@ -99,11 +106,12 @@ pub(crate) async fn total_count(
 /// `GET /plants/{id}`.
 pub(crate) async fn read(
     repository: Repository,
-    Head(Target { id, preconditions }): Head<Target>,
+    Head(ReadTarget { id, revision, preconditions }): Head<ReadTarget>,
 ) -> Result<HttpResponse, Failure> {
-    let found = repository.get(id).await?;
-
-    let stored = found.ok_or(StoreError::NoSuchPlant(id))?;
+    let stored = match revision {
+        Some(revision) => repository.version(id, revision).await?,
+        None => repository.get(id).await?.ok_or(StoreError::NoSuchPlant(id))?,
+    };
     match preconditions.check(Some(stored.revision)) {
         Ok(()) => Ok(HttpResponse::Ok()
             .insert_header(entity_tag(stored.revision))
@@ -123,32 +131,34 @@ pub(crate) async fn put(
     Head(Target { id, preconditions }): Head<Target>,
     Json(plant): Json<Plant>,
 ) -> Result<HttpResponse, Failure> {
-    let Put { stored, is_new } = repository.put(plant.with_id(id), preconditions).await?;
-
-    let mut response = if is_new { HttpResponse::Created() } else { HttpResponse::Ok() };
-    if is_new {
-        response.insert_header((header::LOCATION, context.plant_path(id)));
-    }
-    Ok(response.insert_header(entity_tag(stored.revision)).json(&stored.plant))
+    write(&repository, &context, Write::Put(plant.with_id(id), preconditions)).await
 }
 
 /// `PATCH /plants/{id}`: a merge patch (RFC 7396).
 pub(crate) async fn patch(
     repository: Repository,
+    context: ReqData<Rc<RequestContext>>,
     Head(Target { id, preconditions }): Head<Target>,
     Json(patch): Json<PlantPatch>,
 ) -> Result<HttpResponse, Failure> {
-    let stored = repository.patch(id, patch, preconditions).await?;
-
-    Ok(HttpResponse::Ok().insert_header(entity_tag(stored.revision)).json(&stored.plant))
+    write(&repository, &context, Write::Patch(id, patch, preconditions)).await
 }
 
 /// `DELETE /plants/{id}`.
 pub(crate) async fn delete(
     repository: Repository,
+    context: ReqData<Rc<RequestContext>>,
     Head(Target { id, preconditions }): Head<Target>,
 ) -> Result<HttpResponse, Failure> {
-    repository.delete(id, preconditions).await?;
+    write(&repository, &context, Write::Delete(id, preconditions)).await
+}
 
-    Ok(HttpResponse::NoContent().finish())
+async fn write(
+    repository: &Repository,
+    context: &RequestContext,
+    write: Write,
+) -> Result<HttpResponse, Failure> {
+    let kind = write.kind();
+    let decision = repository.write(write, context.author()).await?;
+    Ok(WriteAnswer::of(decision.into_written(kind), context).into())
 }

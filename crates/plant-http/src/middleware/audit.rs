@@ -1,5 +1,5 @@
-//! One line for each plant of an import, under `plantd::audit::import`. The level is `debug`, because an import may have millions of
-//! plants.
+//! One line for each plant of an import or a batch, under `plantd::audit::import` and `plantd::audit::batch`. The level is
+//! `debug`, because an import may have millions of plants.
 
 use std::mem;
 use std::rc::Rc;
@@ -7,46 +7,60 @@ use std::rc::Rc;
 use log::Level;
 use log::kv::Source;
 use plant_domain::PlantId;
-use plant_store::Imported;
 
 use crate::middleware::context::RequestContext;
 use crate::middleware::log_fields::{self, AsText};
 
 const IMPORT_LOG: &str = "plantd::audit::import";
+const BATCH_LOG: &str = "plantd::audit::batch";
 
-/// Plants of an import on their way to the repository. Their outcomes are logged when they are known, or on drop as
-/// unknown.
-pub(crate) struct AuditedImport {
+/// Writes of an import or a batch on their way to the repository. Their outcomes are logged when they are known, or on drop
+/// as unknown.
+pub(crate) struct AuditedWrites {
     context: Rc<RequestContext>,
-    /// The number of plants whose outcome is not known yet.
+    log: &'static str,
+    /// The number of plants of an import whose outcome is not known yet.
     unknown: u64,
     /// The same plants, if the log level asks for a line for each.
     plants: Vec<PlantId>,
 }
 
-impl AuditedImport {
-    /// These plants are about to go to the repository.
-    pub(crate) fn begin(
+impl AuditedWrites {
+    /// These plants of an import are about to go to the repository.
+    pub(crate) fn of_import(
         context: &Rc<RequestContext>,
         plants: impl ExactSizeIterator<Item = PlantId>,
     ) -> Self {
         let unknown = plants.len() as u64;
-        let is_logged = log::log_enabled!(target: IMPORT_LOG, Level::Debug);
-        let plants = if is_logged { plants.collect() } else { Vec::new() };
-        Self { context: Rc::clone(context), unknown, plants }
+        Self::begin(context, IMPORT_LOG, unknown, plants)
     }
 
-    /// Logs the outcomes, in the order of the plants.
-    pub(crate) fn end(mut self, imported: &[Imported]) {
+    /// The writes of these plants are about to go to the repository.
+    pub(crate) fn of_batch(
+        context: &Rc<RequestContext>,
+        plants: impl Iterator<Item = PlantId>,
+    ) -> Self {
+        Self::begin(context, BATCH_LOG, 0, plants)
+    }
+
+    fn begin(
+        context: &Rc<RequestContext>,
+        log: &'static str,
+        unknown: u64,
+        plants: impl Iterator<Item = PlantId>,
+    ) -> Self {
+        let is_logged = log::log_enabled!(target: log, Level::Debug);
+        let plants = if is_logged { plants.collect() } else { Vec::new() };
+        Self { context: Rc::clone(context), log, unknown, plants }
+    }
+
+    /// Logs the outcomes, in the order of the plants; `None` where nothing changed.
+    pub(crate) fn end(mut self, outcomes: impl Iterator<Item = Option<&'static str>>) {
         self.unknown = 0;
-        for (plant, imported) in mem::take(&mut self.plants).into_iter().zip(imported) {
-            let outcome = match imported {
-                Imported::Created => "created",
-                Imported::Replaced => "replaced",
-                // Nothing changed.
-                Imported::Skipped | Imported::IdTaken | Imported::Refused(_) => continue,
-            };
-            self.log(outcome, plant);
+        for (plant, outcome) in mem::take(&mut self.plants).into_iter().zip(outcomes) {
+            if let Some(outcome) = outcome {
+                self.log(outcome, plant);
+            }
         }
     }
 
@@ -56,14 +70,16 @@ impl AuditedImport {
         let all: [&dyn Source; 3] =
             [&("outcome", outcome), &of_request.as_slice(), &of_plant.as_slice()];
         let text = format_args!("{outcome}{}{}", AsText(&of_request), AsText(&of_plant));
-        log_fields::log(Level::Debug, IMPORT_LOG, text, &all.as_slice());
+        log_fields::log(Level::Debug, self.log, text, &all.as_slice());
     }
 }
 
 /// The client disconnected, or the store failed.
-impl Drop for AuditedImport {
+impl Drop for AuditedWrites {
     fn drop(&mut self) {
-        self.context.count_import(|counts| counts.unknown += self.unknown);
+        if self.unknown > 0 {
+            self.context.count_import(|counts| counts.unknown += self.unknown);
+        }
         for plant in &self.plants {
             self.log("unknown", *plant);
         }

@@ -9,6 +9,7 @@ use actix_http::{HttpMessage, RequestHead};
 use log::Level;
 use log::kv::{Source, Value};
 use plant_domain::PlantId;
+use plant_store::Author;
 use uuid::{Timestamp, Uuid};
 
 use crate::access::gate::{Access, Gate, Identity};
@@ -37,6 +38,8 @@ pub(crate) struct RequestContext {
     pub(super) is_let_in: Cell<bool>,
     plant: Cell<Option<PlantId>>,
     pub(super) import: Cell<Option<ImportCounts>>,
+    /// The number of requests in the batch.
+    batch: Cell<Option<usize>>,
 }
 
 /// The outcomes of an import's rows.
@@ -81,6 +84,7 @@ impl RequestContext {
             is_let_in: Cell::new(false),
             plant: Cell::new(None),
             import: Cell::new(None),
+            batch: Cell::new(None),
         });
         request.extensions_mut().insert(Rc::clone(&context));
         context
@@ -115,7 +119,12 @@ impl RequestContext {
 
     /// The value of `Link` for the next page at a path (RFC 8288).
     pub(crate) fn next_link(path: &str, query: &str) -> String {
-        format!("<{path}?{query}>; rel=\"next\"")
+        Self::link(path, query, "next")
+    }
+
+    /// The value of `Link` for a page at a path, which stands in this relation to the page in the answer.
+    pub(crate) fn link(path: &str, query: &str, relation: &str) -> String {
+        format!("<{path}?{query}>; rel=\"{relation}\"")
     }
 
     /// A path of the service behind the path that the service is mounted on.
@@ -151,6 +160,11 @@ impl RequestContext {
         self.identity.get().map(Identity::record)
     }
 
+    /// Who makes the changes of the request: the name of its token.
+    pub(crate) fn author(&self) -> Option<Author> {
+        self.token().map(|record| record.name.author().clone())
+    }
+
     /// Fails if the token has expired or was revoked since the request began.
     pub(crate) fn check_still_valid(&self) -> Result<(), Failure> {
         self.identity.get().map_or(Ok(()), Identity::check_still_valid)
@@ -161,8 +175,13 @@ impl RequestContext {
         self.plant.set(Some(plant));
     }
 
+    /// Adds the number of requests in a batch to the log line.
+    pub(crate) fn record_batch(&self, requests: usize) {
+        self.batch.set(Some(requests));
+    }
+
     /// What the lines about this request have in common, as far as it is known.
-    pub(super) fn fields(&self) -> [Field<'_>; 5] {
+    pub(super) fn fields(&self) -> [Field<'_>; 6] {
         let token = self.identity.get().map(|identity| &identity.record().name);
         let trace = self.trace.as_ref();
         [
@@ -170,6 +189,7 @@ impl RequestContext {
             Some(("id", self.id.to_str().unwrap_or_default().into())),
             token.map(|name| ("token", Value::from_display(name))),
             self.plant.get().map(|plant| ("plant", plant.get().into())),
+            self.batch.get().map(|requests| ("requests", requests.into())),
             trace.map(|trace| ("trace_id", trace.trace_id().into())),
             trace.map(|trace| ("parent_id", trace.parent_id().into())),
         ]

@@ -87,7 +87,8 @@ impl<'a> PlantPages<'a> {
         let is_ascending = plants.first().is_none_or(|first| self.after < Some(first.id()))
             && plants.is_sorted_by(|one, next| one.id() < next.id());
         ensure!(is_ascending, "the plants that follow do not have ascending ids");
-        let next = remote::after_of_next_page(answer.headers()).map(str::parse).transpose();
+        let next =
+            remote::start_of_next_page(answer.headers(), "after").map(str::parse).transpose();
         let next = next.with_context(|| self.not_plantd())?;
         // A next page that begins no later would repeat pages without end.
         let goes_on = next > self.after && next >= plants.last().map(NewPlant::id);

@@ -252,15 +252,18 @@ pub(crate) fn read_body(response: &mut Response<Body>) -> anyhow::Result<Vec<u8>
     body.map_err(cause)
 }
 
-/// Where the next page begins: the parameter `after` in the link to it (RFC 8288). The rest of the link is not used, because
-/// a proxy may have changed the path.
-pub(crate) fn after_of_next_page(headers: &HeaderMap) -> Option<&str> {
+/// Where the next page begins: this parameter in the link to it (RFC 8288). The rest of the link is not used, because a
+/// proxy may have changed the path.
+pub(crate) fn start_of_next_page<'a>(headers: &'a HeaderMap, parameter: &str) -> Option<&'a str> {
     let links = headers.get_all(header::LINK).into_iter().filter_map(|link| link.to_str().ok());
-    let mut targets =
-        links.filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
+    // A proxy may have joined the headers.
+    let mut targets = links
+        .flat_map(|links| links.split(", "))
+        .filter_map(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
     let (_, query) = targets.next()?.split_once('?').unwrap_or_default();
-    let after = query.split('&').find_map(|parameter| parameter.strip_prefix("after="));
-    Some(after.unwrap_or_default())
+    let mut parameters = query.split('&').filter_map(|pair| pair.split_once('='));
+    let start = parameters.find_map(|(name, value)| (name == parameter).then_some(value));
+    Some(start.unwrap_or_default())
 }
 
 /// The body of every failure.

@@ -16,7 +16,7 @@ use crate::client::remote::{self, Remote, RemoteOptions, printable};
 use crate::exit::Stop;
 use crate::print::print;
 use crate::transfer::upload::Upload;
-use crate::transfer::{format_of_file, progress_bar};
+use crate::transfer::{cannot_read, format_of_file, progress_bar};
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -164,12 +164,4 @@ fn print_summary(report: &ImportReport, begun: Instant) -> anyhow::Result<()> {
          {failed} failed\n"
     );
     print(summary.as_bytes())
-}
-
-/// The error for a file that cannot be read.
-fn cannot_read(file: &Path) -> String {
-    match file == Path::new("-") {
-        true => "cannot read standard input".to_owned(),
-        false => format!("cannot read {}", file.display()),
-    }
 }

@@ -1,10 +1,12 @@
 //! Plants into a running server and out of it, its events and backups, and plants out of a data folder.
 
 pub(crate) mod backup;
+pub(crate) mod batch;
 mod broken;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod output;
@@ -41,6 +43,14 @@ fn format_of_file<F: FromStr<Err: Display>>(asked: Option<F>, file: &Path) -> Re
             file.display()
         ))
     })
+}
+
+/// The error for a file that cannot be read.
+fn cannot_read(file: &Path) -> String {
+    match file == Path::new("-") {
+        true => "cannot read standard input".to_owned(),
+        false => format!("cannot read {}", file.display()),
+    }
 }
 
 /// Reports a finished export.

@@ -34,7 +34,7 @@ impl NewestText {
         let shared = self.push_shared(text, events)?;
         // A stream that is behind shares nothing, and keeps no other stream waiting.
         for event in &events[shared..] {
-            text.push_str(&encode(&ShownEvent::from(*event))?);
+            text.push_str(&encode(&ShownEvent::from(event.clone()))?);
         }
         Ok(())
     }
@@ -49,9 +49,9 @@ impl NewestText {
                 Some((same, encoded)) if same == event => text.push_str(encoded),
                 Some(_) => return Ok(count),
                 None => {
-                    let encoded = encode(&ShownEvent::from(*event))?;
+                    let encoded = encode(&ShownEvent::from(event.clone()))?;
                     text.push_str(&encoded);
-                    known.push_back((*event, encoded));
+                    known.push_back((event.clone(), encoded));
                 }
             }
         }
@@ -78,6 +78,7 @@ mod tests {
             kind: EventKind::Created,
             id: PlantId::from(number.cast_signed()),
             at: UNIX_EPOCH,
+            by: None,
         };
         numbers.map(event).collect()
     }
@@ -98,7 +99,7 @@ mod tests {
         let forgets = [(60..far, 2), (70..far, 1), (far..far + 99, 2)];
         for (numbers, log) in overlaps.into_iter().chain(gaps).chain(other_logs).chain(forgets) {
             let events = events(numbers.clone(), log);
-            let texts = events.iter().map(|event| encode(&ShownEvent::from(*event)));
+            let texts = events.iter().map(|event| encode(&ShownEvent::from(event.clone())));
             let texts: String = texts.collect::<Result<_, _>>().expect("a text");
             assert!(page(&newest_text, &events) == texts, "{numbers:?} of {log}");
             let known = newest_text.known.lock().expect("no panic");

@@ -9,7 +9,7 @@ use actix_web::web::Data;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use plant_domain::{Plant, PlantId};
-use plant_store::{Event, EventCursor, EventKind, EventPage, StoredPlant};
+use plant_store::{Author, Event, EventCursor, EventKind, EventPage, StoredPlant};
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, sleep_until};
 
@@ -130,6 +130,8 @@ pub(super) struct ShownEvent {
     id: PlantId,
     #[serde(serialize_with = "as_time")]
     at: SystemTime,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Author>,
     /// The plant as it is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     plant: Option<Plant>,
@@ -138,8 +140,8 @@ pub(super) struct ShownEvent {
 impl From<Event> for ShownEvent {
     /// The event without its plant.
     fn from(event: Event) -> Self {
-        let Event { cursor, kind, id, at } = event;
-        Self { cursor, kind, id, at, plant: None }
+        let Event { cursor, kind, id, at, by } = event;
+        Self { cursor, kind, id, at, by, plant: None }
     }
 }
 
@@ -148,7 +150,7 @@ fn as_text<S: Serializer>(cursor: &EventCursor, serializer: S) -> Result<S::Ok, 
 }
 
 /// RFC 3339 in UTC, with milliseconds.
-fn as_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     let time = Timestamp::try_from(*time).unwrap_or(Timestamp::UNIX_EPOCH);
     serializer.collect_str(&format_args!("{time:.3}"))
 }

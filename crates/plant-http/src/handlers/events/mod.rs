@@ -1,7 +1,7 @@
 //! Events: as a page, as a page that waits for the next event (long poll), and as a stream.
 
 mod event_text;
-mod follower;
+pub(crate) mod follower;
 pub(crate) mod followers;
 mod stream;
 

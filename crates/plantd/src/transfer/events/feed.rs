@@ -152,6 +152,6 @@ fn cursor_of(event: &RawValue) -> anyhow::Result<EventCursor> {
 
 /// The cursor behind a page, from the link to the next one.
 fn next_cursor(headers: &HeaderMap) -> anyhow::Result<EventCursor> {
-    let after = remote::after_of_next_page(headers);
+    let after = remote::start_of_next_page(headers, "after");
     Ok(after.context("its answer has no link to the next page")?.parse()?)
 }
