@@ -28,7 +28,8 @@ pub struct PostgresConfig {
     pub tls: Option<ClientConfig>,
     /// The events to keep at least. Up to 1 % more may be kept, plus the rest of a group.
     pub retention: EventRetention,
-    /// The most sessions for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS).
+    /// The most sessions for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS); at least 2. Half of them may
+    /// hold a [snapshot](plant_store::PlantRepository::snapshot).
     pub reading_sessions: NonZeroUsize,
 }
 

@@ -3,11 +3,11 @@
 //! sealed block can never be committed.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use plant_domain::PlantId;
-use plant_store::{Event, EventCursor, EventPage, EventsAfter, Revision};
+use plant_store::{Author, Event, EventCursor, EventPage, EventsAfter, Revision};
 use tokio_postgres::Row;
 
 use crate::event_log::{KnownCursor, LogIdentity, LogRow};
@@ -237,8 +237,13 @@ impl EventReader {
     }
 }
 
-fn block_of(revision: Revision) -> i64 {
+pub(super) fn block_of(revision: Revision) -> i64 {
     revision.get().cast_signed().max(0) / EVENTS_IN_A_BLOCK
+}
+
+/// The time in the row of a block.
+pub(super) fn time_of(at_ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0))
 }
 
 /// The newest event before the first gap.
@@ -309,16 +314,19 @@ impl EventBlock {
         let revisions: Vec<i64> = row.try_get("revisions")?;
         let kinds: Vec<i16> = row.try_get("kinds")?;
         let ids: Vec<i64> = row.try_get("ids")?;
+        let authors: Option<Vec<Option<&str>>> = row.try_get("authors")?;
+        let authors = authors.unwrap_or_else(|| vec![None; ids.len()]);
         ensure!(
-            revisions.len() == kinds.len() && kinds.len() == ids.len(),
+            [kinds.len(), ids.len(), authors.len()] == [revisions.len(); 3],
             "block {number} of the events is damaged"
         );
-        let at = UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
-        let events = revisions.into_iter().zip(kinds).zip(ids);
+        let at = time_of(at_ms);
+        let events = revisions.into_iter().zip(kinds).zip(ids).zip(authors);
         let names = log.names(group_id.as_deref());
-        let events = events.map(|((revision, kind), id)| {
+        let events = events.map(|(((revision, kind), id), by)| {
             let KnownCursor { cursor, .. } = names.cursor(revision);
-            Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at, by: None })
+            let by = by.map(Author::new).transpose()?;
+            Ok(Event { cursor, kind: kind_of(kind)?, id: PlantId::from(id), at, by })
         });
         let events = events.collect::<anyhow::Result<_>>()?;
         Ok(Self { number, group_id, at_ms, events })

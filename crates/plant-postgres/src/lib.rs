@@ -2,9 +2,10 @@
 //!
 //! [`PostgresRepository`] implements the contract of [`plant_store::PlantRepository`]. Writes wait in a `queue`. A free
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
-//! groups are in flight at once. The `reader` reads plants, `search` makes pages of them with the help of the
-//! `name_index`, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones. `statements` has
-//! the SQL, and `schema` makes the tables.
+//! groups are in flight at once. A `batch` has a transaction of its own, and an `import` is a series of groups. The
+//! `reader` reads plants, `search` makes pages of them with the help of the `name_index`, a `snapshot` keeps their moment,
+//! `history` reads past changes, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones.
+//! `statements` and `page_statements` have the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
 //! use plant_domain::NewPlant;
@@ -24,19 +25,25 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod batch;
 mod config;
+mod event_columns;
 mod event_log;
 mod events;
 mod group;
+mod history;
 mod hosts;
+mod import;
 mod metrics;
 mod name_index;
+mod page_statements;
 mod plan;
 mod queue;
 mod reader;
 mod schema;
 mod search;
 mod sessions;
+mod snapshot;
 mod statements;
 mod tags;
 mod tail;
@@ -53,16 +60,18 @@ use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
 use plant_store::metrics::MetricFamily;
-use plant_store::write::{Decision, Write, imported};
+use plant_store::write::{Decision, Write};
 use plant_store::{
     Author, Backup, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
     HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository,
-    PlantSnapshot, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written,
+    PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Written,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
+use crate::batch::BatchQueue;
 use crate::events::EventReader;
-use crate::group::MAX_GROUP;
+use crate::group::WaitingWrite;
 use crate::metrics::PostgresMetrics;
 use crate::name_index::KnownNameIndexes;
 use crate::queue::{
@@ -71,6 +80,7 @@ use crate::queue::{
 use crate::reader::{PostgresReader, WaitingRead, read_jointly};
 use crate::schema::Prepared;
 use crate::sessions::Sessions;
+use crate::snapshot::PostgresSnapshot;
 use crate::tail::EventTail;
 use crate::threads::Threads;
 use crate::upkeep::Upkeep;
@@ -82,7 +92,7 @@ pub use self::config::{
 };
 pub use self::schema::Migration;
 
-/// How many groups of writes are in flight at once, each in its own session. With more, groups would be smaller.
+/// How many groups of writes and batches are in flight at once, each in its own session. With more, groups would be smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
 /// How many reads of single plants may wait. Further reads wait for room.
@@ -90,6 +100,9 @@ const WAITING_READS: usize = 1024;
 
 /// How many queries for single plants are in flight at once.
 const READS_IN_FLIGHT: usize = 3;
+
+/// The fewest sessions for reading: one for a snapshot, and one for all other reads.
+const FEWEST_READING_SESSIONS: usize = 2;
 
 /// How many imports are carried out at once, each in its own session.
 const IMPORTS_AT_ONCE: usize = 2;
@@ -114,8 +127,10 @@ pub struct PostgresRepository {
     queue: Arc<Queue>,
     reads: mpsc::Sender<WaitingRead>,
     imports: Arc<Semaphore>,
+    batches: Arc<BatchQueue>,
     writer: Arc<Writer>,
     reader: PostgresReader,
+    snapshots: Arc<Semaphore>,
     name_indexes: KnownNameIndexes,
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
@@ -165,7 +180,8 @@ impl PostgresRepository {
         let Threads { handle, under_way, closing, .. } = &threads;
         let reachable = Arc::default();
         let writing = Sessions::new(config, WRITING_SESSIONS, Arc::clone(&reachable))?;
-        let reading = Sessions::new(config, config.reading_sessions.get(), reachable)?;
+        let reading_sessions = config.reading_sessions.get().max(FEWEST_READING_SESSIONS);
+        let reading = Sessions::new(config, reading_sessions, reachable)?;
         let reader = PostgresReader { sessions: reading };
         let events = Arc::new(EventReader::new(reader.clone()));
         let tail = Arc::new(EventTail::new(Arc::clone(&events)));
@@ -177,9 +193,11 @@ impl PostgresRepository {
         let queue = Arc::new(Queue::new(LONGEST_WAIT));
         let (alone, waiting_alone) = mpsc::channel(WAITING_ALONE);
         under_way.spawn_on(carry_out_alone(Arc::clone(&writer), waiting_alone), handle);
+        let turns = Arc::new(Semaphore::new(GROUPS_IN_FLIGHT));
         for _ in 0..GROUPS_IN_FLIGHT {
-            let (queue, writer) = (Arc::clone(&queue), Arc::clone(&writer));
-            let lane = carry_out_groups(queue, writer, alone.clone(), closing.clone());
+            let (queue, writer, turns) =
+                (Arc::clone(&queue), Arc::clone(&writer), Arc::clone(&turns));
+            let lane = carry_out_groups(queue, writer, turns, alone.clone(), closing.clone());
             under_way.spawn_on(lane, handle);
         }
         let (reads, waiting) = mpsc::channel(WAITING_READS);
@@ -200,13 +218,17 @@ impl PostgresRepository {
             });
         }
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
+        let batches = Arc::new(BatchQueue::new(turns));
+        let snapshots = Arc::new(Semaphore::new(reading_sessions / 2));
         let name_indexes = KnownNameIndexes::default();
         Ok(Self {
             queue,
             reads,
             imports,
+            batches,
             writer,
             reader,
+            snapshots,
             name_indexes,
             events,
             tail,
@@ -223,13 +245,19 @@ impl PostgresRepository {
         Ok(self.threads.run("a read", reading).await.map_err(StoreFailure::new)?)
     }
 
+    /// Carries out a task that goes on if its caller is canceled.
+    async fn carry_out<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, StoreFailure> {
+        let done = self.threads.under_way.spawn_on(work, &self.threads.handle).await;
+        done.with_context(|| format!("{what} panicked")).map_err(StoreFailure::new)
+    }
+
     fn check_open(&self) -> Result<(), StoreError> {
         if self.threads.closing.is_cancelled() { Err(StoreError::Closed) } else { Ok(()) }
     }
-}
-
-fn missing() -> StoreError {
-    StoreFailure::new(anyhow!("not with PostgreSQL yet")).into()
 }
 
 fn unusable(cause: anyhow::Error) -> OpenError {
@@ -238,10 +266,10 @@ fn unusable(cause: anyhow::Error) -> OpenError {
 
 #[async_trait]
 impl PlantRepository for PostgresRepository {
-    async fn write(&self, write: Write, _by: Option<Author>) -> Result<Decision, StoreError> {
+    async fn write(&self, write: Write, by: Option<Author>) -> Result<Decision, StoreError> {
         self.check_open()?;
-        let (answer, outcome) = oneshot::channel();
-        self.queue.push((write, answer)).inspect_err(|error| {
+        let (waiting, outcome) = WaitingWrite::new(write, by);
+        self.queue.push(waiting).inspect_err(|error| {
             if matches!(error, StoreError::Busy) {
                 self.metrics.commit.note_refused();
             }
@@ -252,43 +280,33 @@ impl PlantRepository for PostgresRepository {
         }
     }
 
+    async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        self.check_open()?;
+        let place = self.batches.place().inspect_err(|_| self.metrics.commit.note_refused())?;
+        let (batches, writer) = (Arc::clone(&self.batches), Arc::clone(&self.writer));
+        let reader = self.reader.clone();
+        let carried_out = async move {
+            let _place = place;
+            batches.carry_out(&writer, &reader, &batch).await
+        };
+        self.carry_out("a batch", carried_out).await.map_err(StoreError::from)?
+    }
+
     async fn import(
         &self,
         new_plants: Vec<NewPlant>,
         on_conflict: OnConflict,
-        _by: Option<Author>,
+        by: Option<Author>,
     ) -> Result<Vec<Imported>, StoreError> {
         self.check_open()?;
-        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict));
-        let mut writes: Vec<Write> = writes.collect();
+        let writes = new_plants.into_iter().map(|it| Write::of_import(it, on_conflict)).collect();
         let (imports, writer) = (Arc::clone(&self.imports), Arc::clone(&self.writer));
-        // A task of its own, which continues if the caller is canceled.
         let importing = async move {
             let turn = imports.acquire_owned().await.context("importing is closed");
             let _turn = turn.map_err(StoreFailure::new)?;
-            let mut all = Vec::with_capacity(writes.len());
-            while !writes.is_empty() {
-                let rest = writes.split_off(writes.len().min(MAX_GROUP));
-                let outcomes = writer.carry_out_in_turn(writes).await;
-                let is_nothing_written = all.is_empty() && outcomes.iter().all(Result::is_err);
-                for outcome in outcomes {
-                    all.push(match imported(outcome, on_conflict) {
-                        // These errors promise that nothing was written, but a part of the import was written.
-                        Err(StoreError::Busy | StoreError::Unavailable(_))
-                            if !is_nothing_written =>
-                        {
-                            let cause = anyhow!("PostgreSQL takes no more of an import for now");
-                            return Err(StoreFailure::new(cause).into());
-                        }
-                        imported => imported?,
-                    });
-                }
-                writes = rest;
-            }
-            Ok(all)
+            import::import(&writer, writes, on_conflict, by.as_ref()).await
         };
-        let all = self.threads.under_way.spawn_on(importing, &self.threads.handle).await;
-        all.context("an import panicked").map_err(StoreFailure::new)?
+        self.carry_out("an import", importing).await?
     }
 
     async fn get(&self, id: PlantId) -> Result<Option<StoredPlant>, StoreError> {
@@ -298,25 +316,38 @@ impl PlantRepository for PostgresRepository {
         Ok(found.await.context("reading plants panicked").map_err(StoreFailure::new)??)
     }
 
+    async fn get_all(&self, ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
+        let reader = self.reader.clone();
+        self.read(async move { reader.page_of(&ids).await }).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
+        let reader = self.reader.clone();
+        let page = self.read(async move { history::history(&reader, request).await }).await?;
+        page.ok_or(StoreError::NoSuchPlant(request.id))
+    }
+
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
+        let reader = self.reader.clone();
+        let wanted = (id, revision);
+        let known = self.read(async move { history::versions(&reader, &[wanted]).await }).await?;
+        if let Some(plant) = known.get(&wanted).cloned() {
+            return Ok(StoredPlant { id, plant, revision });
+        }
+        self.history(HistoryRequest { id, before: None, limit: 1 }).await?;
+        Err(StoreError::VersionGone(id, revision))
+    }
+
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         let (reader, name_indexes) = (self.reader.clone(), self.name_indexes.clone());
         self.read(async move { search::page(&reader, &name_indexes, &request).await }).await
     }
 
-    async fn batch(&self, _batch: Batch) -> Result<Vec<Written>, BatchError> {
-        Err(missing().into())
-    }
-
-    async fn get_all(&self, _ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
-        Err(missing())
-    }
-
-    async fn history(&self, _request: HistoryRequest) -> Result<HistoryPage, StoreError> {
-        Err(missing())
-    }
-
     async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
-        Err(missing())
+        let (reader, permits) = (self.reader.clone(), Arc::clone(&self.snapshots));
+        let name_indexes = self.name_indexes.clone();
+        let begun = async move { Ok(PostgresSnapshot::begin(reader, permits, name_indexes).await) };
+        Ok(Box::new(self.read(begun).await??))
     }
 
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {

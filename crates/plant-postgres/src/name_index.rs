@@ -14,9 +14,8 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
 use crate::config::PostgresConfig;
-use crate::reader::PostgresReader;
+use crate::page_statements::{FIND_NAME_INDEXES, NameIndex};
 use crate::sessions::{Session, SessionError, Sessions};
-use crate::statements::{FIND_NAME_INDEXES, NameIndex};
 
 /// How long a reader trusts what it knows of the indexes, because another server may make them, and an administrator
 /// may drop them.
@@ -105,15 +104,14 @@ pub(super) struct KnownNameIndexes {
 }
 
 impl KnownNameIndexes {
-    pub(super) async fn get(&self, reader: &PostgresReader) -> anyhow::Result<NameIndexes> {
+    pub(super) async fn get(&self, session: &Session) -> anyhow::Result<NameIndexes> {
         let mut found = self.found.lock().await;
         if let Some((since, indexes)) = *found
             && since.elapsed() < KNOWN_FOR
         {
             return Ok(indexes);
         }
-        let rows = reader.rows("the indexes over names", FIND_NAME_INDEXES, &[]).await?;
-        let indexes = of_row(rows.first().context("no answer about the indexes over names")?)?;
+        let indexes = of_row(&session.row(FIND_NAME_INDEXES, &[]).await?)?;
         *found = Some((Instant::now(), indexes));
         Ok(indexes)
     }

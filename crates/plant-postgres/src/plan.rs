@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use anyhow::Context as _;
 use plant_domain::{PlantId, fold_name};
 use plant_store::write::{Decision, KeptPlant, Write};
-use plant_store::{EventKind, IdempotencyDigest, Revision, StoreError};
+use plant_store::{Author, EventKind, IdempotencyDigest, Revision, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::statements::{EVENTS_IN_A_BLOCK, kind_number, stored_plant};
+use crate::event_columns::EventColumns;
+use crate::statements::{EVENTS_IN_A_BLOCK, stored_plant};
 
-/// The first placeholder revision of a plan, whose block has no number yet. Real revisions are smaller.
+/// The first placeholder revision of a plan, whose block has no number yet; 4611686018427387904 in the SQL. Real
+/// revisions are smaller.
 const PLANNED_REVISIONS: u64 = 1 << 62;
 
 /// The row of a plant before a group. A removed plant may still have a row.
@@ -46,7 +48,17 @@ pub(super) struct Plan {
     /// The outcome of each write. New revisions are placeholders.
     pub(super) decided: Vec<Result<Decision, StoreError>>,
     pub(super) rows: BTreeMap<PlantId, PlannedRow>,
-    pub(super) events: EventColumns,
+    /// In order. The place of an event is that of its revision in the block.
+    events: Vec<PlannedEvent>,
+}
+
+struct PlannedEvent {
+    kind: EventKind,
+    by: Option<Author>,
+    /// The revision of the plant before, or its placeholder.
+    before: Option<i64>,
+    /// The index of the write.
+    write: usize,
 }
 
 pub(super) struct PlannedRow {
@@ -63,24 +75,27 @@ pub(super) struct PlannedRow {
 impl Plan {
     /// Decides the writes in order; each sees the effect of those before it.
     pub(super) fn of<'a>(
-        writes: impl Iterator<Item = &'a Write>,
+        writes: impl Iterator<Item = (&'a Write, Option<&'a Author>)>,
         present: &HashMap<PlantId, PresentRow>,
     ) -> Self {
         let mut plan = Self::default();
         let mut number = 0_i64;
-        for write in writes {
+        for (index, (write, by)) in writes.enumerate() {
             let id = write.id();
             let present = present.get(&id);
-            let current = match plan.rows.get(&id) {
-                Some(row) => row.after.clone(),
-                None => present.and_then(|present| present.plant.clone()),
+            let (current, before) = match plan.rows.get(&id) {
+                Some(row) => (row.after.clone(), Some(planned(row.number))),
+                None => (
+                    present.and_then(|present| present.plant.clone()),
+                    present.map(|present| present.revision),
+                ),
             };
-            let revision = Revision::from(PLANNED_REVISIONS + number.cast_unsigned());
+            let revision = Revision::from(planned(number).cast_unsigned());
             let decided = write.clone().decide(current, revision);
             if let Ok(decision) = &decided
                 && let Some(kind) = decision.event
             {
-                plan.events.push(number, kind, id);
+                plan.events.push(PlannedEvent { kind, by: by.cloned(), before, write: index });
                 let row = plan.rows.entry(id).or_insert_with(|| PlannedRow {
                     before: present.map(|present| present.revision),
                     tag_before: present.and_then(PresentRow::tag).map(str::to_owned),
@@ -94,6 +109,23 @@ impl Plan {
         }
         plan
     }
+
+    pub(super) fn events(&self) -> EventColumns<'_> {
+        let mut columns = EventColumns::default();
+        for event in &self.events {
+            if let Some(Ok(decision)) = self.decided.get(event.write) {
+                let id = decision.plant.stored.id;
+                let after = decision.after().map(|after| after.stored.plant.members());
+                columns.push(event.kind, id, after, event.by.as_ref(), event.before);
+            }
+        }
+        columns
+    }
+}
+
+/// The placeholder for the revision with this place in the block.
+fn planned(number: i64) -> i64 {
+    PLANNED_REVISIONS.cast_signed() + number
 }
 
 /// The committed part of a plan.
@@ -108,43 +140,15 @@ impl Committed {
     /// Replaces the placeholder of a new revision by the real one, which is in the committed block.
     pub(super) fn with_revision(&self, mut decision: Decision) -> Decision {
         let revision = &mut decision.plant.stored.revision;
-        if let Some(number) = revision.get().checked_sub(PLANNED_REVISIONS) {
-            let first = (self.block * EVENTS_IN_A_BLOCK).cast_unsigned();
-            *revision = Revision::from(first + number);
-        }
+        *revision = self.revision(*revision);
         decision
     }
-}
 
-/// Events, column by column.
-#[derive(Default)]
-pub(super) struct EventColumns {
-    numbers: Vec<i64>,
-    kinds: Vec<i16>,
-    ids: Vec<i64>,
-    /// By how much the count of plants grows if all rows are written.
-    pub(super) more_plants: i64,
-}
-
-impl EventColumns {
-    /// Adds an event. `number` is the place of its revision in the block.
-    pub(super) fn push(&mut self, number: i64, kind: EventKind, id: PlantId) {
-        self.numbers.push(number);
-        self.kinds.push(kind_number(kind));
-        self.ids.push(id.get());
-        self.more_plants += match kind {
-            EventKind::Created => 1,
-            EventKind::Updated => 0,
-            EventKind::Deleted => -1,
-        };
-    }
-
-    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
-        [&self.numbers, &self.kinds, &self.ids]
-    }
-
-    pub(super) fn count(&self) -> i32 {
-        i32::try_from(self.ids.len()).unwrap_or(i32::MAX)
+    /// The revision that a placeholder stands for. Other revisions stay the same.
+    pub(super) fn revision(&self, planned: Revision) -> Revision {
+        let Some(number) = planned.get().checked_sub(PLANNED_REVISIONS) else { return planned };
+        let first = (self.block * EVENTS_IN_A_BLOCK).cast_unsigned();
+        Revision::from(first + number)
     }
 }
 

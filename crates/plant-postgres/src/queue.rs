@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plant_store::StoreError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -132,24 +132,27 @@ impl QueueState {
     }
 }
 
-/// Carries out groups until the queue is closed. Writes of recently refused plants go to `alone`, so that others do not
+/// Carries out groups, each in its turn, until the queue is closed. Writes of recently refused plants go to `alone`, so that others do not
 /// wait for them.
 pub(super) async fn carry_out_groups(
     queue: Arc<Queue>,
     writer: Arc<Writer>,
+    turns: Arc<Semaphore>,
     alone: mpsc::Sender<(Instant, WaitingWrite)>,
     closing: CancellationToken,
 ) {
     while let Some(group) = queue.take_group(&closing).await {
-        let is_refused = |(write, _): &WaitingWrite| writer.health.is_refused(write.id());
+        let is_refused = |waiting: &WaitingWrite| writer.health.is_refused(waiting.write.id());
         let (refused, group): (Vec<_>, Vec<_>) = group.into_iter().partition(is_refused);
         for waiting in refused {
             if let Err(full) = alone.try_send((Instant::now(), waiting)) {
-                let (_, (_, answer)) = full.into_inner();
-                let _ = answer.send(Err(StoreError::Busy));
+                let (_, waiting) = full.into_inner();
+                waiting.answer(Err(StoreError::Busy));
             }
         }
         if !group.is_empty() {
+            // Never closed.
+            let _turn = turns.acquire().await;
             carry_out(&writer, group).await;
         }
         queue.end_group();
@@ -160,13 +163,13 @@ pub(super) async fn carry_out_groups(
 /// [`PATIENCE`] fail ([`StoreError::Busy`]).
 pub(super) async fn carry_out_alone(
     writer: Arc<Writer>,
-    mut waiting: mpsc::Receiver<(Instant, WaitingWrite)>,
+    mut refused: mpsc::Receiver<(Instant, WaitingWrite)>,
 ) {
-    while let Some((since, (write, answer))) = waiting.recv().await {
+    while let Some((since, waiting)) = refused.recv().await {
         if since.elapsed() > PATIENCE {
-            let _ = answer.send(Err(StoreError::Busy));
+            waiting.answer(Err(StoreError::Busy));
         } else {
-            carry_out(&writer, vec![(write, answer)]).await;
+            carry_out(&writer, vec![waiting]).await;
         }
     }
 }
@@ -185,7 +188,6 @@ mod tests {
     use plant_domain::PlantId;
     use plant_store::Preconditions;
     use plant_store::write::Write;
-    use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
@@ -196,9 +198,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     fn any_write() -> WaitingWrite {
-        let (answer, _) = oneshot::channel();
         let (id, preconditions) = (PlantId::from(1), Preconditions::default());
-        (Write::Delete(id, preconditions), answer)
+        WaitingWrite::new(Write::Delete(id, preconditions), None).0
     }
 
     fn push(queue: &Queue, count: usize) {

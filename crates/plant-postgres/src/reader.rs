@@ -1,13 +1,13 @@
 //! Reads of plants. PostgreSQL shows a transaction once its commit is on disk and, with synchronous replication, on the
 //! standby. If the writer's session ends during the commit, the transaction may become visible a little earlier.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
-use plant_domain::PlantId;
-use plant_store::{StoreFailure, StoredPlant};
+use anyhow::Context as _;
+use plant_domain::{NewPlantRef, PlantId};
+use plant_store::{Page, StoreFailure, StoredPlant};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -35,26 +35,16 @@ impl PostgresReader {
         statement: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> anyhow::Result<Vec<Row>> {
-        let begun = Instant::now();
-        let (mut tries, mut was_stale) = (0, false);
+        let mut retries = Retries::default();
         loop {
-            let answer = match self.sessions.get().await {
-                Ok(session) => session.rows(statement, parameters).await,
-                Err(error) => Err(error),
+            let answer = async {
+                let session = self.sessions.get().await?;
+                anyhow::Ok(session.rows(statement, parameters).await?)
             };
-            match answer {
+            match answer.await {
                 Ok(rows) => return Ok(rows),
-                Err(SessionError::StaleStatement(_)) if !was_stale => was_stale = true,
-                Err(
-                    SessionError::NoAnswer(_)
-                    | SessionError::Unavailable(_)
-                    | SessionError::Conflict(_),
-                ) if begun.elapsed() < PATIENCE => {
-                    pause(tries).await;
-                    tries += 1;
-                }
                 Err(error) => {
-                    return Err(anyhow!(error).context(format!("cannot read {what}")));
+                    retries.after(error).await.with_context(|| format!("cannot read {what}"))?;
                 }
             }
         }
@@ -81,9 +71,59 @@ impl PostgresReader {
         Ok(found)
     }
 
+    /// A page of those of these plants that exist.
+    pub(super) async fn page_of(&self, ids: &BTreeSet<PlantId>) -> anyhow::Result<Page> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+        let rows = self.rows("plants", PLANTS_WITH_IDS, &[&ids]).await?;
+        let plants = rows.iter().map(stored_plant).filter_map(Result::transpose);
+        Ok(page_of(&plants.collect::<anyhow::Result<Vec<_>>>()?))
+    }
+
     pub(super) async fn count(&self) -> anyhow::Result<u64> {
         let count = self.number("how many plants there are", COUNT).await?;
         u64::try_from(count).context("the count of the plants is wrong")
+    }
+}
+
+/// A page of these plants, which are in the order of their ids.
+pub(super) fn page_of(plants: &[StoredPlant]) -> Page {
+    let mut page = Page::with_capacity(plants.len());
+    for StoredPlant { id, plant, revision } in plants {
+        let (name, tag) = plant.members();
+        page.push(NewPlantRef { id: *id, name, tag }, *revision);
+    }
+    page
+}
+
+/// The attempts of one read.
+pub(super) struct Retries {
+    begun: Instant,
+    tries: u32,
+    was_stale: bool,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { begun: Instant::now(), tries: 0, was_stale: false }
+    }
+}
+
+impl Retries {
+    /// Waits before the next attempt, or returns the error if there is none.
+    pub(super) async fn after(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        match error.downcast_ref() {
+            Some(SessionError::StaleStatement(_)) if !self.was_stale => self.was_stale = true,
+            Some(
+                SessionError::NoAnswer(_)
+                | SessionError::Unavailable(_)
+                | SessionError::Conflict(_),
+            ) if self.begun.elapsed() < PATIENCE => {
+                pause(self.tries).await;
+                self.tries += 1;
+            }
+            _ => return Err(error),
+        }
+        Ok(())
     }
 }
 

@@ -8,11 +8,15 @@ use tokio_postgres::error::SqlState;
 
 use crate::config::{PostgresConfig, SchemaName};
 use crate::name_index;
+use crate::page_statements::MAKE_LETTERS_INDEX;
 use crate::sessions::{Session, SessionError, Sessions, pause};
-use crate::statements::{LAST_BLOCK, MAKE_LETTERS_INDEX};
+use crate::statements::LAST_BLOCK;
 
-/// The version of the tables that this program supports.
-const VERSION: i32 = 4;
+/// The version of the tables that this program uses.
+const VERSION: i32 = 5;
+
+/// Tables of this version are altered. Their events have no author, and no plant for the history.
+const OLDEST_VERSION: i32 = 4;
 
 /// The number of counter rows. Each group adds to one row, and two groups that add to the same row wait for each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
@@ -38,7 +42,9 @@ const MAKE_TABLES: &str = "\
     CREATE TABLE IF NOT EXISTS SCHEMA.events (block bigint PRIMARY KEY, group_id bytea UNIQUE, \
       is_seal boolean NOT NULL DEFAULT false, \
       at_ms bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
-      revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, ids bigint[] NOT NULL); \
+      revisions bigint[] NOT NULL, kinds smallint[] NOT NULL, ids bigint[] NOT NULL, \
+      authors text[], names text[], tags text[], before bigint[], batch bytea, results bytea); \
+    CREATE UNIQUE INDEX IF NOT EXISTS events_by_batch ON SCHEMA.events (batch) WHERE batch IS NOT NULL; \
     CREATE TABLE IF NOT EXISTS SCHEMA.counters (slot integer PRIMARY KEY, plants bigint NOT NULL, events bigint NOT NULL) \
       WITH (fillfactor = 10); \
     CREATE TABLE IF NOT EXISTS SCHEMA.tag_counts (tag text COLLATE \"C\" PRIMARY KEY, plants bigint NOT NULL) \
@@ -49,6 +55,13 @@ const MAKE_TABLES: &str = "\
       store_id bigint NOT NULL); \
     INSERT INTO SCHEMA.log VALUES (1, 0, 0, NULL, 0, STORE_ID) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
+
+/// Gives tables of version 4 what version 5 adds. Programs of version 4 may go on to use them.
+const ALTER_TABLES: &str = "\
+    ALTER TABLE SCHEMA.events ADD COLUMN authors text[], ADD COLUMN names text[], ADD COLUMN tags text[], \
+      ADD COLUMN before bigint[], ADD COLUMN batch bytea, ADD COLUMN results bytea; \
+    CREATE UNIQUE INDEX events_by_batch ON SCHEMA.events (batch) WHERE batch IS NOT NULL; \
+    UPDATE SCHEMA.layout SET version = 5 WHERE id = 1";
 
 /// Creates missing rows of the counters and counts again, with writers locked out.
 const COUNT_AGAIN: &str = "\
@@ -83,15 +96,14 @@ pub struct Migration {
     pub missing_index: Option<String>,
 }
 
-/// Creates missing tables. Checks that the tables have the supported version, and that the server keeps what it
+/// Creates missing tables, and alters those of an older version. Checks that the tables have the supported version, and that the server keeps what it
 /// acknowledges.
 pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> {
     let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
         // The user may have the right to use the tables but not to create any.
         Some(VERSION) => {}
-        Some(found) => check_version(found)?,
-        None => drop(make_tables(&session, &config.schema).await?),
+        None | Some(_) => drop(make_tables(&session, &config.schema).await?),
     }
     let rows = session.rows(LAST_BLOCK, &[]).await?;
     let row = rows.first().context("the row of the log is missing")?;
@@ -109,7 +121,7 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> 
     Ok(Prepared { last_block, index_to_make })
 }
 
-/// Creates missing tables, counts again if rows of the counters are missing, and makes the index over names.
+/// Creates missing tables, alters those of an older version, counts again if rows of the counters are missing, and makes the index over names.
 pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<Migration> {
     let session = checked_session(&config).await?;
     let made_tables = make_tables(&session, &config.schema).await?;
@@ -200,23 +212,24 @@ async fn make_tables(session: &Session, schema: &SchemaName) -> anyhow::Result<b
             return Err(error)
                 .with_context(|| format!("cannot make the tables in schema {schema}{advice}"));
         }
-        // This may be a deadlock with a server that writes.
+        // This may be a deadlock with a server that writes, or a table that another session uses.
         session.roll_back().await;
         pause(tries).await;
         tries += 1;
     }
 }
 
-/// Creates missing tables and rows in one transaction. Returns whether it created the tables, and their version. Leaves
-/// tables of another version unchanged.
+/// Creates missing tables and rows, and alters tables of an older version, in one transaction. Returns whether it created
+/// the tables, and their version. Leaves tables of other versions unchanged.
 async fn try_to_make_tables(
     session: &Session,
     client: &Client,
     schema: &SchemaName,
     extension_schema: Option<&str>,
 ) -> Result<(bool, i32), tokio_postgres::Error> {
-    // Recounting many plants takes longer than the usual limit.
-    client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
+    // Recounting many plants takes longer than the usual limit. Other sessions queue behind a wait for a table.
+    let begin = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '2s'";
+    client.batch_execute(begin).await?;
     // A second program waits here, and then finds everything done.
     let name = schema.to_string();
     client.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&name]).await?;
@@ -237,7 +250,12 @@ async fn try_to_make_tables(
             client.batch_execute(&session.sql(&make)).await?;
         }
     }
-    let found = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
+    let mut found: i32 = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
+    if found == OLDEST_VERSION {
+        client.batch_execute(&session.sql(ALTER_TABLES)).await?;
+        log::info!("altered the tables of version {found}");
+        found = VERSION;
+    }
     if found == VERSION {
         let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");
         let counters: i64 = client.query_one(&counters, &[]).await?.try_get(0)?;

@@ -1,20 +1,25 @@
 //! Pages of plants.
 //!
-//! A search for a part of a name first scans plants by ascending id, which fills the page soon if matches are frequent.
-//! If they seem rare, an index collects candidates. Without an index, or with too many candidates, the scan continues
-//! up to [`PAGE_MAX_WORK`] plants.
+//! A search for a part of a name first scans plants in the order of ids, which fills the page soon if matches are
+//! frequent. If they seem rare, an index collects candidates. Without an index, or with too many candidates, the scan
+//! continues up to [`PAGE_MAX_WORK`] plants.
+//!
+//! All plants of a page are of one moment: either one statement reads them, or a transaction.
 
 use anyhow::Context as _;
 use futures_util::future::join3;
-use plant_domain::{NewPlantRef, PlantFilter, PlantId};
-use plant_store::{PAGE_MAX_WORK, Page, PageRequest, StoredPlant};
+use plant_domain::{PlantFilter, PlantId};
+use plant_store::{PAGE_MAX_WORK, Page, PagePlace, PageRequest, StoredPlant};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::name_index::{KnownNameIndexes, letters, pattern};
-use crate::reader::PostgresReader;
-use crate::sessions::SessionError;
-use crate::statements::{BEGIN_SEARCH, NameIndex, plants_by_name, plants_from, stored_plant};
+use crate::page_statements::{
+    BEGIN_MOMENT, BEGIN_SEARCH, Direction, END_SEARCH, NameIndex, plants_by_name, plants_from,
+};
+use crate::reader::{PostgresReader, Retries, page_of};
+use crate::sessions::{Session, SessionError};
+use crate::statements::stored_plant;
 
 /// How many rows the second and later queries for a page without a name part read, because rows of removed plants may
 /// be in the way.
@@ -26,164 +31,251 @@ const FIRST_EXAMINED: usize = 2_000;
 /// The next query scans this many times as many plants.
 const GROWTH: usize = 4;
 
+/// A page of the plants of this moment.
 pub(super) async fn page(
     reader: &PostgresReader,
     name_indexes: &KnownNameIndexes,
     request: &PageRequest,
 ) -> anyhow::Result<Page> {
-    let (filter, limit) = (&request.filter, request.limit.max(1));
-    match (first_id(request), filter.folded_name_part()) {
-        // No name has a NUL, and PostgreSQL takes no text with one.
-        (None, _) => Ok(Page::default()),
-        (_, Some(part)) if part.contains('\0') => Ok(Page::default()),
-        (_, _) if filter.tag().is_some_and(|tag| tag.contains('\0')) => Ok(Page::default()),
-        (Some(from), Some(part)) => {
-            Search { reader, name_indexes, filter, part, limit }.page(from).await
+    let mut retries = Retries::default();
+    loop {
+        match page_of_now(reader, name_indexes, request).await {
+            Ok(page) => return Ok(page),
+            Err(error) => retries.after(error).await.context("cannot read plants")?,
         }
-        (Some(from), None) => page_of_all(reader, filter, limit, from).await,
     }
 }
 
-/// A page of all plants, or of those with a tag.
-async fn page_of_all(
+async fn page_of_now(
     reader: &PostgresReader,
-    filter: &PlantFilter,
-    limit: usize,
-    from: PlantId,
+    name_indexes: &KnownNameIndexes,
+    request: &PageRequest,
 ) -> anyhow::Result<Page> {
-    let mut page = Page::default();
-    let mut from = Some(from);
-    let (mut rows, mut read) = (limit, 0);
-    // Rows of removed plants are not on the page, so more rows are read.
-    while let Some(id) = from
-        && page.len() < limit
-        && read < PAGE_MAX_WORK
-    {
-        rows = rows.max(limit - page.len());
-        let (id, most_rows) = (id.get(), number(rows + 1)?);
-        let tag = filter.tag();
-        let statement = plants_from(tag.is_some(), false);
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&id, &most_rows];
+    let session = reader.sessions.get().await?;
+    if request.filter.folded_name_part().is_none() {
+        let mut search = Search::new(&session, name_indexes, request);
+        if search.find_in_one_statement().await? {
+            return Ok(search.into_page());
+        }
+    }
+    begin_moment(&session).await?;
+    let page = page_of_moment(&session, name_indexes, request).await;
+    session.roll_back().await;
+    page
+}
+
+/// Begins a transaction whose reads are of this moment.
+pub(super) async fn begin_moment(session: &Session) -> Result<(), SessionError> {
+    let begun = session.answer(session.client()?.batch_execute(&session.sql(BEGIN_MOMENT))).await;
+    if begun.is_err() {
+        session.roll_back().await;
+    }
+    begun
+}
+
+/// A page of the moment of the session's transaction.
+pub(super) async fn page_of_moment(
+    session: &Session,
+    name_indexes: &KnownNameIndexes,
+    request: &PageRequest,
+) -> anyhow::Result<Page> {
+    let mut search = Search::new(session, name_indexes, request);
+    search.find().await?;
+    Ok(search.into_page())
+}
+
+/// A page in progress.
+struct Search<'a> {
+    session: &'a Session,
+    name_indexes: &'a KnownNameIndexes,
+    filter: &'a PlantFilter,
+    limit: usize,
+    direction: Direction,
+    /// Where the next statement begins; `None` at the end of all plants.
+    from: Option<PlantId>,
+    /// In the order of reading.
+    found: Vec<StoredPlant>,
+    /// The last plant examined, if more may follow.
+    next: Option<PlantId>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        session: &'a Session,
+        name_indexes: &'a KnownNameIndexes,
+        request: &'a PageRequest,
+    ) -> Self {
+        let (direction, from) = match request.place {
+            PagePlace::First => (Direction::Ascending, Some(PlantId::MIN)),
+            PagePlace::After(id) => (Direction::Ascending, id.next()),
+            PagePlace::Before(id) => (Direction::Descending, id.previous()),
+        };
+        let filter = &request.filter;
+        // No plant has a NUL, and PostgreSQL takes no text with one.
+        let has_nul = |text: Option<&str>| text.is_some_and(|text| text.contains('\0'));
+        let from = from.filter(|_| !has_nul(filter.folded_name_part()) && !has_nul(filter.tag()));
+        Self {
+            session,
+            name_indexes,
+            filter,
+            limit: request.limit.max(1),
+            direction,
+            from,
+            found: Vec::new(),
+            next: None,
+        }
+    }
+
+    fn into_page(mut self) -> Page {
+        if self.direction == Direction::Descending {
+            self.found.reverse();
+        }
+        let mut page = page_of(&self.found);
+        page.next = self.next;
+        page
+    }
+
+    async fn find(&mut self) -> anyhow::Result<()> {
+        match self.filter.folded_name_part() {
+            Some(part) => self.find_by_name(part).await,
+            None => self.find_in_order().await,
+        }
+    }
+
+    /// Without a part of a name. Returns whether one statement was enough.
+    async fn find_in_one_statement(&mut self) -> anyhow::Result<bool> {
+        if let Some(from) = self.from {
+            self.add_rows(from, self.limit).await?;
+        }
+        Ok(self.is_full() || self.next.is_none())
+    }
+
+    /// All plants, or those with a tag.
+    async fn find_in_order(&mut self) -> anyhow::Result<()> {
+        let (mut rows, mut read) = (self.limit, 0);
+        // Rows of removed plants are not on the page, so more rows are read.
+        while let Some(from) = self.from
+            && !self.is_full()
+            && read < PAGE_MAX_WORK
+        {
+            read += self.add_rows(from, rows.max(self.limit - self.found.len())).await?;
+            rows = MOST_ROWS;
+            self.from = self.next.and_then(|next| self.direction.after(next));
+        }
+        Ok(())
+    }
+
+    /// Adds the plants of the next rows, at most `most`. Returns how many rows were read.
+    async fn add_rows(&mut self, from: PlantId, most: usize) -> anyhow::Result<usize> {
+        let (from, one_more) = (from.get(), number(most.saturating_add(1))?);
+        let tag = self.filter.tag();
+        let statement = plants_from(self.direction, tag.is_some(), false);
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &one_more];
         if let Some(tag) = &tag {
             parameters.push(tag);
         }
-        let found = reader.rows("plants", &statement, &parameters).await?;
-        page.next = None;
+        let rows = self.session.rows(&statement, &parameters).await?;
+        self.next = None;
         let mut last = None;
-        for (place, row) in found.iter().enumerate() {
-            if page.len() == limit || place == rows {
-                page.next = last;
+        for (place, row) in rows.iter().enumerate() {
+            if self.is_full() || place == most {
+                self.next = last;
                 break;
             }
             last = Some(id_of(row)?);
-            push(&mut page, row)?;
+            self.add(row)?;
         }
-        read += found.len().min(rows);
-        rows = MOST_ROWS;
-        from = page.next.and_then(PlantId::next);
+        Ok(rows.len().min(most))
     }
-    Ok(page)
-}
 
-/// A search by a part of a name.
-struct Search<'a> {
-    reader: &'a PostgresReader,
-    name_indexes: &'a KnownNameIndexes,
-    filter: &'a PlantFilter,
-    part: &'a str,
-    limit: usize,
-}
-
-impl Search<'_> {
-    async fn page(&self, first: PlantId) -> anyhow::Result<Page> {
-        let mut page = Page::default();
-        let mut from = Some(first);
+    async fn find_by_name(&mut self, part: &str) -> anyhow::Result<()> {
         let (mut examined, mut rows) = (0, FIRST_EXAMINED);
         let mut may_use_index = true;
-        while let Some(id) = from
-            && page.len() < self.limit
+        while let Some(from) = self.from
+            && !self.is_full()
             && examined < PAGE_MAX_WORK
         {
-            let seems_rare = page.len() * PAGE_MAX_WORK < self.limit * examined;
+            let seems_rare = self.found.len() * PAGE_MAX_WORK < self.limit * examined;
             if examined > 0
                 && seems_rare
                 && std::mem::take(&mut may_use_index)
-                && self.fill_by_index(&mut page, id).await?
+                && self.fill_by_index(part, from).await?
             {
-                return Ok(page);
+                return Ok(());
             }
             let most = rows.min(PAGE_MAX_WORK - examined);
-            examined += self.fill_in_order(&mut page, id, most).await?;
+            self.fill_in_order(part, from, most).await?;
+            examined += most;
             rows *= GROWTH;
-            from = page.next.and_then(PlantId::next);
+            self.from = self.next.and_then(|next| self.direction.after(next));
         }
-        Ok(page)
+        Ok(())
     }
 
-    /// Adds the matches among the next `rows` plants to the page. Returns how many plants were examined.
+    /// Adds the matches among the next `rows` plants.
     async fn fill_in_order(
-        &self,
-        page: &mut Page,
+        &mut self,
+        part: &str,
         from: PlantId,
         rows: usize,
-    ) -> anyhow::Result<usize> {
+    ) -> anyhow::Result<()> {
         let (from, most) = (from.get(), number(rows)?);
-        let most_found = number(self.limit - page.len() + 1)?;
+        let most_found = number((self.limit - self.found.len()).saturating_add(1))?;
         let tag = self.filter.tag();
-        let statement = plants_from(tag.is_some(), true);
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &most_found, &most, &self.part];
+        let statement = plants_from(self.direction, tag.is_some(), true);
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &most_found, &most, &part];
         if let Some(tag) = &tag {
             parameters.push(tag);
         }
-        let found = self.reader.rows("plants", &statement, &parameters).await?;
-        page.next = None;
+        let rows = self.session.rows(&statement, &parameters).await?;
+        self.next = None;
         let (mut last, mut examined) = (None, 0);
-        for row in &found {
+        for row in &rows {
             examined = row.try_get("examined").context("how many plants were examined")?;
-            if page.len() == self.limit {
-                page.next = last;
-                return Ok(rows);
+            if self.is_full() {
+                self.next = last;
+                return Ok(());
             }
             last = Some(id_of(row)?);
             // The last examined row is in the result even if it does not match.
             if row.try_get("is_match").context("a match")? {
-                push(page, row)?;
+                self.add(row)?;
             }
         }
-        page.next = last.filter(|_| examined >= most);
-        Ok(rows)
+        self.next = last.filter(|_| examined >= most);
+        Ok(())
     }
 
     /// Fills the page with matches from an id on. Returns false, and leaves the page as it is, if no index narrows down
     /// the search far enough.
-    async fn fill_by_index(&self, page: &mut Page, from: PlantId) -> anyhow::Result<bool> {
-        let indexes = self.name_indexes.get(self.reader).await?;
-        let Some(index) = indexes.for_part(self.part) else { return Ok(false) };
-        let found = match self.candidates(index, page, from).await {
-            Ok(found) => found,
+    async fn fill_by_index(&mut self, part: &str, from: PlantId) -> anyhow::Result<bool> {
+        let indexes = self.name_indexes.get(self.session).await?;
+        let Some(index) = indexes.for_part(part) else { return Ok(false) };
+        let rows = match self.candidates(index, part, from).await {
+            Ok(rows) => rows,
             Err(error) => {
                 // The query took too long, or the index was just dropped.
                 log::debug!("a search goes on without an index: {error}");
                 return Ok(false);
             }
         };
-        let candidates: i64 = found.first().map_or(Ok(0), |row| row.try_get("candidates"))?;
+        let candidates: i64 = rows.first().map_or(Ok(0), |row| row.try_get("candidates"))?;
         if candidates >= number(PAGE_MAX_WORK)? {
             return Ok(false);
         }
-        page.next = None;
+        self.next = None;
         let mut last = None;
-        for row in &found {
+        for row in &rows {
             // Without matches, the only row has the number of candidates.
             if row.try_get::<_, Option<i64>>(0)?.is_none() {
                 break;
             }
-            if page.len() == self.limit {
-                page.next = last;
+            if self.is_full() {
+                self.next = last;
                 break;
             }
             last = Some(id_of(row)?);
-            push(page, row)?;
+            self.add(row)?;
         }
         Ok(true)
     }
@@ -192,41 +284,50 @@ impl Search<'_> {
     async fn candidates(
         &self,
         index: NameIndex,
-        page: &Page,
+        part: &str,
         from: PlantId,
     ) -> Result<Vec<Row>, SessionError> {
-        let session = self.reader.sessions.get().await?;
         let tag = self.filter.tag();
-        let statement = session.sql(&plants_by_name(index, tag.is_some()));
+        let statement = plants_by_name(self.direction, index, tag.is_some());
+        let statement = self.session.sql(&statement);
         let (from, most) = (from.get(), i64::try_from(PAGE_MAX_WORK).unwrap_or(i64::MAX));
-        let rows = i64::try_from(self.limit - page.len() + 1).unwrap_or(i64::MAX);
-        let (pattern, letters) = (pattern(self.part), letters(self.part));
+        let rows = (self.limit - self.found.len()).saturating_add(1);
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+        let (pattern, letters) = (pattern(part), letters(part));
         let condition: &(dyn ToSql + Sync) = match index {
             NameIndex::Trigrams => &pattern,
             NameIndex::Letters => &letters,
         };
-        let mut parameters: Vec<&(dyn ToSql + Sync)> =
-            vec![&from, &most, &rows, &self.part, condition];
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&from, &most, &rows, &part, condition];
         if let Some(tag) = &tag {
             parameters.push(tag);
         }
-        let client = session.client()?;
-        session
+        let client = self.session.client()?;
+        self.session
             .answer(async {
                 let statement = client.prepare_cached(&statement).await?;
                 // All three are sent together, in this order.
                 let (begun, found, ended) = join3(
                     client.batch_execute(BEGIN_SEARCH),
                     client.query(&statement, &parameters),
-                    client.batch_execute("COMMIT"),
+                    client.batch_execute(END_SEARCH),
                 )
                 .await;
                 begun?;
-                let found = found?;
                 ended?;
-                Ok(found)
+                found
             })
             .await
+    }
+
+    fn is_full(&self) -> bool {
+        self.found.len() >= self.limit
+    }
+
+    /// Adds the plant in a row, unless it is removed.
+    fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+        self.found.extend(stored_plant(row)?);
+        Ok(())
     }
 }
 
@@ -236,21 +337,4 @@ fn number(rows: usize) -> anyhow::Result<i64> {
 
 fn id_of(row: &Row) -> anyhow::Result<PlantId> {
     Ok(PlantId::from(row.try_get::<_, i64>(0)?))
-}
-
-/// Adds the plant in a row, unless it is removed.
-fn push(page: &mut Page, row: &Row) -> anyhow::Result<()> {
-    if let Some(StoredPlant { id, plant, revision }) = stored_plant(row)? {
-        let (name, tag) = plant.members();
-        page.push(NewPlantRef { id, name, tag }, revision);
-    }
-    Ok(())
-}
-
-fn first_id(request: &PageRequest) -> Option<PlantId> {
-    match request.place {
-        plant_store::PagePlace::First => Some(PlantId::MIN),
-        plant_store::PagePlace::After(id) => id.next(),
-        plant_store::PagePlace::Before(_) => None,
-    }
 }

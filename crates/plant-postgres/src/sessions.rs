@@ -345,6 +345,11 @@ impl Session {
         row.ok_or_else(|| SessionError::Refused("a row is missing".to_owned()))
     }
 
+    /// Makes the session end when it is dropped, and with it the transaction.
+    pub(super) fn give_up(&mut self) {
+        *self.is_usable.get_mut() = false;
+    }
+
     /// Rolls back the transaction. If that fails, the session is not used again, and its end rolls back.
     pub(super) async fn roll_back(&self) {
         if let Ok(client) = self.client() {

@@ -54,9 +54,9 @@ pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
 }
 
 /// Inserts new rows, their events and their counts in one statement, and returns the block. Fails if an id is taken.
-/// `$1` to `$6`: as in [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$10`: numbers, kinds and ids of the events;
-/// `$11`: the counter's slot; `$12`: the growth of the count of plants; `$13` and `$14`: each tag once, and how many of
-/// the plants have it.
+/// `$1` to `$6`: as in [`INSERT_PLANTS`]; `$7`: the group's id; `$8` to `$14`: numbers, kinds, ids, authors, names, tags
+/// and revisions before of the events; `$15`: the counter's slot; `$16`: the growth of the count of plants; `$17` and
+/// `$18`: each tag once, and how many of the plants have it.
 ///
 /// `indexed` writes nothing. It fails if no unique index protects the ids, and costs less than `ON CONFLICT` on all
 /// rows, which is a fifth slower. The counter comes last, so a writer that waits for an id holds no counter.
@@ -70,26 +70,32 @@ pub(super) const CREATE_PLANTS: &str = "WITH block AS MATERIALIZED (SELECT nextv
          AS new (id, number, name, folded_name, tag, idempotency) \
        RETURNING id), \
      logged AS (\
-       INSERT INTO SCHEMA.events (block, group_id, revisions, kinds, ids) \
+       INSERT INTO SCHEMA.events (block, group_id, revisions, kinds, ids, authors, names, tags, before) \
        SELECT block.number, $7::bytea, \
          ARRAY(SELECT block.number * 1024 + event.number \
            FROM unnest($8::bigint[]) AS event (number) ORDER BY event.number), \
-         $9::smallint[], $10::bigint[] \
+         $9::smallint[], $10::bigint[], $11::text[], $12::text[], $13::text[], \
+         CASE WHEN $14::bigint[] IS NOT NULL THEN ARRAY(SELECT event.before \
+             - CASE WHEN event.before >= 4611686018427387904 THEN 4611686018427387904 - block.number * 1024 ELSE 0 END \
+           FROM unnest($8::bigint[], $14::bigint[]) AS event (number, before) ORDER BY event.number) END \
        FROM block RETURNING block), \
      tagged AS (\
        INSERT INTO SCHEMA.tag_changes (block, tags, plants) \
-       SELECT block.number, $13::text[], $14::bigint[] FROM block WHERE cardinality($13::text[]) > 0 RETURNING block), \
+       SELECT block.number, $17::text[], $18::bigint[] FROM block WHERE cardinality($17::text[]) > 0 RETURNING block), \
      counted AS (\
-       UPDATE SCHEMA.counters SET plants = plants + $12::bigint, events = events + cardinality($10::bigint[]) \
-       WHERE slot = $11 \
+       UPDATE SCHEMA.counters SET plants = plants + $16::bigint, events = events + cardinality($10::bigint[]) \
+       WHERE slot = $15 \
          AND (SELECT count(*) FROM inserted) = cardinality($1::bigint[]) \
          AND (SELECT count(*) FROM logged) = 1 \
-         AND (SELECT count(*) FROM tagged) = least(cardinality($13::text[]), 1) \
+         AND (SELECT count(*) FROM tagged) = least(cardinality($17::text[]), 1) \
        RETURNING slot) \
      SELECT number, 1 / (SELECT count(*) FROM counted) FROM block";
 
 /// Begins a transaction and takes the next block. Not prepared.
 pub(super) const BEGIN: &str = "BEGIN; SELECT nextval('SCHEMA.event_blocks')";
+
+/// Takes the next block in a transaction that has begun. Not prepared.
+pub(super) const TAKE_BLOCK: &str = "SELECT nextval('SCHEMA.event_blocks')";
 
 /// Inserts the rows with free ids, and returns these ids.
 pub(super) const INSERT_PLANTS: &str = "INSERT INTO SCHEMA.plants (id, revision, name, folded_name, tag, idempotency) \
@@ -109,13 +115,23 @@ pub(super) const UPDATE_PLANTS: &str = "UPDATE SCHEMA.plants SET revision = curr
      WHERE plants.id = new.id AND plants.revision = new.expected \
        AND new.expected < currval('SCHEMA.event_blocks') * 1024 RETURNING plants.id";
 
-/// Inserts the events of the rows that this transaction has written. `$1`: the group's id.
-pub(super) const INSERT_EVENTS: &str = "INSERT INTO SCHEMA.events (block, group_id, revisions, kinds, ids) \
-     SELECT currval('SCHEMA.event_blocks'), $1::bytea, \
+/// Inserts the events of the rows that this transaction has written. `$1`: the group's id; `$2` and `$3`: the digest and
+/// the results of a batch, or NULL; `$4` to `$10`: the columns of the events. A column without any value is NULL.
+pub(super) const INSERT_EVENTS: &str = "INSERT INTO SCHEMA.events \
+       (block, group_id, batch, results, revisions, kinds, ids, authors, names, tags, before) \
+     SELECT currval('SCHEMA.event_blocks'), $1::bytea, $2::bytea, $3::bytea, \
        coalesce(array_agg(currval('SCHEMA.event_blocks') * 1024 + event.number ORDER BY event.number), '{}'), \
        coalesce(array_agg(event.kind ORDER BY event.number), '{}'), \
-       coalesce(array_agg(event.id ORDER BY event.number), '{}') \
-     FROM unnest($2::bigint[], $3::smallint[], $4::bigint[]) AS event (number, kind, id) \
+       coalesce(array_agg(event.id ORDER BY event.number), '{}'), \
+       CASE WHEN count(event.author) > 0 THEN array_agg(event.author ORDER BY event.number) END, \
+       coalesce(array_agg(event.name ORDER BY event.number), '{}'), \
+       CASE WHEN count(event.tag) > 0 THEN array_agg(event.tag ORDER BY event.number) END, \
+       CASE WHEN count(event.before) > 0 THEN array_agg(event.before \
+           - CASE WHEN event.before >= 4611686018427387904 \
+               THEN 4611686018427387904 - currval('SCHEMA.event_blocks') * 1024 ELSE 0 END \
+         ORDER BY event.number) END \
+     FROM unnest($4::bigint[], $5::smallint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) \
+       AS event (number, kind, id, author, name, tag, before) \
      JOIN SCHEMA.plants ON plants.id = event.id \
        AND plants.revision >= currval('SCHEMA.event_blocks') * 1024 \
        AND plants.revision < currval('SCHEMA.event_blocks') * 1024 + 1024";
@@ -201,9 +217,17 @@ pub(super) const SEAL_BLOCKS: &str = "INSERT INTO SCHEMA.events (block, is_seal,
 pub(super) const TOUCH_COUNTER: &str = "WITH counted AS (UPDATE SCHEMA.counters SET plants = plants + 0 WHERE slot = $1 RETURNING slot) \
      SELECT 1 / (SELECT count(*) FROM counted)";
 
-/// The rows with ids `$1`.
-pub(super) const PLANTS_WITH_IDS: &str =
-    "SELECT id, revision, name, tag, idempotency FROM SCHEMA.plants WHERE id = ANY($1::bigint[])";
+/// The rows with ids `$1`, by ascending id.
+pub(super) const PLANTS_WITH_IDS: &str = "SELECT id, revision, name, tag, idempotency FROM SCHEMA.plants \
+     WHERE id = ANY($1::bigint[]) ORDER BY id";
+
+/// Like [`PLANTS_WITH_IDS`], and keeps others from changing these rows until the transaction ends.
+pub(super) const LOCK_PLANTS_WITH_IDS: &str = "SELECT id, revision, name, tag, idempotency FROM SCHEMA.plants \
+     WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE";
+
+/// The block and the results of the batch with digest `$1`.
+pub(super) const EARLIER_BATCH: &str =
+    "SELECT block, results FROM SCHEMA.events WHERE batch = $1::bytea";
 
 /// Up to four plants of the newest blocks, except those with ids `$1`.
 pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHEMA.plants \
@@ -211,86 +235,6 @@ pub(super) const NEWEST_PLANTS: &str = "SELECT id, revision, name, tag FROM SCHE
          SELECT ids FROM SCHEMA.events WHERE cardinality(ids) > 0 ORDER BY block DESC LIMIT 32) AS newest)) \
        AND id <> ALL($1::bigint[]) AND name IS NOT NULL \
      ORDER BY revision DESC LIMIT 4";
-
-/// At most `$2` rows from id `$1` on.
-///
-/// With a part of the name (`$4`): among the first `$3` rows, those whose folded name contains it, and always the last
-/// row examined. Each row also says whether it matches, and how many rows were examined.
-///
-/// With a tag (the last parameter), only the index on tags has the requested order. An index scan by id could pass any
-/// number of plants with other tags.
-pub(super) fn plants_from(has_tag: bool, has_name_part: bool) -> String {
-    let (start, order) = match (has_tag, has_name_part) {
-        (false, _) => ("id >= $1", "id"),
-        (true, false) => ("(tag, id) >= ($3, $1) AND tag <= $3", "tag, id"),
-        (true, true) => ("(tag, id) >= ($5, $1) AND tag <= $5", "tag, id"),
-    };
-    if !has_name_part {
-        return format!(
-            "SELECT id, revision, name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {order} LIMIT $2"
-        );
-    }
-    format!(
-        "WITH examined AS (\
-           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {order} LIMIT $3) \
-         SELECT id, revision, name, tag, (SELECT count(*) FROM examined) AS examined, \
-           strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
-         FROM examined \
-         WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT max(id) FROM examined) \
-         ORDER BY id LIMIT $2"
-    )
-}
-
-/// The character index, over names with a character outside ASCII. It needs no extension, and costs other names
-/// nothing.
-pub(super) const MAKE_LETTERS_INDEX: &str = "CREATE INDEX IF NOT EXISTS plants_by_letter ON SCHEMA.plants \
-     USING gin (string_to_array(folded_name, NULL)) WHERE octet_length(folded_name) > char_length(folded_name)";
-
-/// The index that narrows down a search for a part of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NameIndex {
-    /// The trigram index. `$5` is a pattern.
-    Trigrams,
-    /// The character index. `$5` has the characters of the part, one of which is outside ASCII.
-    Letters,
-}
-
-/// A page of at most `$3` plants from id `$1` on whose folded name contains `$4`, and the number of candidates. An
-/// index yields at most `$2` candidates, in any order. With a tag (`$6`), only plants with the tag.
-///
-/// All conditions except the index's apply outside of `found`, so `$2` bounds the rows that are read.
-pub(super) fn plants_by_name(index: NameIndex, has_tag: bool) -> String {
-    let is_candidate = match index {
-        NameIndex::Trigrams => "folded_name LIKE $5::text",
-        NameIndex::Letters => {
-            "string_to_array(folded_name, NULL) @> $5::text[] AND octet_length(folded_name) > char_length(folded_name)"
-        }
-    };
-    let has_the_tag = if has_tag { "AND tag = $6" } else { "" };
-    format!(
-        "WITH found AS MATERIALIZED (\
-           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {is_candidate} LIMIT $2) \
-         SELECT page.*, counted.candidates FROM (SELECT count(*) AS candidates FROM found) AS counted \
-         LEFT JOIN (\
-           SELECT id, revision, name, tag FROM found WHERE id >= $1 AND strpos(folded_name, $4) > 0 {has_the_tag} \
-           ORDER BY id LIMIT $3) AS page ON true \
-         ORDER BY page.id"
-    )
-}
-
-/// Begins the transaction of [`plants_by_name`]. The settings leave the planner only bitmap scans, and the indexes by
-/// id and tag do not fit the query.
-pub(super) const BEGIN_SEARCH: &str = "BEGIN READ ONLY; SET LOCAL enable_bitmapscan = on; \
-     SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL statement_timeout = '1s'";
-
-/// Which indexes over names are complete, and whether the database, and so pg_trgm, takes characters outside ASCII for
-/// letters.
-pub(super) const FIND_NAME_INDEXES: &str = "WITH valid AS MATERIALIZED (\
-       SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
-       WHERE indrelid = to_regclass('SCHEMA.plants') AND indisvalid) \
-     SELECT EXISTS (SELECT FROM valid WHERE relname = 'plants_by_name') AS has_trigrams, \
-       EXISTS (SELECT FROM valid WHERE relname = 'plants_by_letter') AS has_letters, \
-       (SELECT datctype NOT IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()) AS knows_letters";
 
 /// Sorts the newest names, which each search reads one by one, into the index. Only the owner of the index may.
 pub(super) const SORT_NEWEST_NAMES: &str = "SELECT gin_clean_pending_list('SCHEMA.plants_by_name')";
@@ -316,7 +260,7 @@ pub(super) const LOG: &str = with_log!("SELECT * FROM log");
 
 /// The row of the log, with up to `$2` blocks from number `$1` on that are not forgotten.
 pub(super) const EVENTS_FROM: &str = with_log!(
-    "SELECT log.*, block, group_id, at_ms, revisions, kinds, ids FROM log \
+    "SELECT log.*, block, group_id, at_ms, revisions, kinds, ids, authors FROM log \
      LEFT JOIN LATERAL (SELECT * FROM SCHEMA.events WHERE block >= $1 AND block > log.forgotten_to \
        ORDER BY block LIMIT $2) AS blocks ON true \
      ORDER BY block"

@@ -8,12 +8,13 @@ use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
-use crate::plan::{Committed, EventColumns, RowColumns};
+use crate::event_columns::EventColumns;
+use crate::plan::{Committed, RowColumns};
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{Session, SessionError};
 use crate::statements::{
     ADD_TO_COUNTER, BEGIN, CREATE_PLANTS, INSERT_EVENTS, INSERT_PLANTS, INSERT_TAG_CHANGES,
-    SKIP_BLOCK, TOUCH_COUNTER, UPDATE_PLANTS,
+    SKIP_BLOCK, TAKE_BLOCK, TOUCH_COUNTER, UPDATE_PLANTS,
 };
 
 /// The length of a group's random id, in bytes.
@@ -29,6 +30,15 @@ pub(super) fn random_group_id() -> Result<[u8; GROUP_ID_BYTES], SessionError> {
     Ok(group_id)
 }
 
+/// What the row of a block says about its group, besides the events.
+#[derive(Clone, Copy)]
+pub(super) struct GroupRecord<'a> {
+    /// Finds the group if the answer to its commit is lost.
+    pub(super) group_id: &'a [u8],
+    /// The digest and the results of a batch with an idempotency key.
+    pub(super) batch: Option<(&'a [u8], &'a [u8])>,
+}
+
 /// A random counter row, so that concurrent groups rarely wait for each other.
 fn counter_slot() -> i32 {
     fastrand::i32(0..COUNTER_SLOTS)
@@ -39,7 +49,7 @@ pub(super) async fn commit_new(
     session: &Session,
     group_id: &[u8],
     new: &RowColumns<'_>,
-    events: &EventColumns,
+    events: &EventColumns<'_>,
 ) -> Result<Committed, SessionError> {
     let slot = counter_slot();
     let (tags, more) = new.tag_changes.sums();
@@ -50,25 +60,32 @@ pub(super) async fn commit_new(
     Ok(Committed { block: row.try_get(0)?, written })
 }
 
-/// How a transaction ends, unless an error rolls it back.
-#[derive(Clone, Copy)]
-pub(super) enum End {
+/// How a transaction begins and ends, unless an error rolls it back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Begins and commits, also if some of the rows were not written.
     Commit,
+    /// Has begun. Commits if all rows were written, and rolls back otherwise.
+    CommitAll,
+    /// Begins and rolls back.
     RollBack,
 }
 
 /// Inserts rows with free ids, updates rows that have the expected revision, and inserts the events of the rows
-/// written, in one transaction whose statements are sent together.
+/// written, in one transaction whose statements are sent together, but those of [`Course::CommitAll`] in two parts.
 pub(super) async fn write_changes(
     session: &Session,
-    group_id: &[u8],
+    record: GroupRecord<'_>,
     new: &RowColumns<'_>,
     changed: &RowColumns<'_>,
-    events: &EventColumns,
-    end: End,
+    events: &EventColumns<'_>,
+    course: Course,
 ) -> Result<Committed, SessionError> {
     let slot = counter_slot();
-    let of_events = [&[&group_id as &(dyn ToSql + Sync)], &events.parameters()[..]].concat();
+    let GroupRecord { group_id, batch } = record;
+    let (digest, results) = batch.unzip();
+    let of_group: [&(dyn ToSql + Sync); 3] = [&group_id, &digest, &results];
+    let of_events = [&of_group[..], &events.parameters()].concat();
     let of_counter: [&(dyn ToSql + Sync); 2] = [&slot, &group_id];
     let event_count = events.count();
     let tag_changes = new.tag_changes.and(&changed.tag_changes);
@@ -77,7 +94,8 @@ pub(super) async fn write_changes(
         let statement = session.sql(statement);
         async move { client.prepare_cached(&statement).await }
     };
-    let begin = session.sql(BEGIN);
+    let needs_all = course == Course::CommitAll;
+    let begin = session.sql(if needs_all { TAKE_BLOCK } else { BEGIN });
     session
         .answer(async {
             let insert = prepare(INSERT_PLANTS).await?;
@@ -92,10 +110,10 @@ pub(super) async fn write_changes(
                 client.query(&insert, &new.new_rows()).await
             };
             let update = async { client.query(&update, &changed.changed_rows()).await };
-            let rows = join(insert, update);
-            let end = client.batch_execute(match end {
-                End::Commit => "COMMIT",
-                End::RollBack => "ROLLBACK",
+            let begun = join3(client.simple_query(&begin), insert, update);
+            let end = client.batch_execute(match course {
+                Course::Commit | Course::CommitAll => "COMMIT",
+                Course::RollBack => "ROLLBACK",
             });
             let tags = async {
                 if tag_changes.is_empty() {
@@ -115,12 +133,22 @@ pub(super) async fn write_changes(
             };
             // Sent in the order of the first polls, which is that of the arguments: BEGIN, the rows, the events, the
             // end. In another order, rows would be written outside of the transaction.
-            let (begun, rows, logged) = join3(client.simple_query(&begin), rows, logged).await;
+            let (begun, logged) = if needs_all {
+                let begun = begun.await;
+                let written = [&begun.1, &begun.2].map(|rows| rows.as_ref().map_or(0, Vec::len));
+                let is_all = written == [new.ids.len(), changed.ids.len()];
+                let logged =
+                    if is_all { logged.await } else { client.batch_execute("ROLLBACK").await };
+                (begun, logged)
+            } else {
+                join(begun, logged).await
+            };
+            let (begun, inserted, updated) = begun;
             let block = begun?.iter().find_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
                 _ => None,
             });
-            let (inserted, updated) = (rows.0?, rows.1?);
+            let (inserted, updated) = (inserted?, updated?);
             logged?;
             let ids = inserted.iter().chain(&updated);
             let written = ids.map(|row| Ok(PlantId::from(row.try_get::<_, i64>(0)?)));

@@ -11,14 +11,17 @@ use plant_store::write::KeptPlant;
 use plant_store::{EventKind, Revision, StoreFailure, StoredPlant};
 use tokio::time::timeout;
 
+use crate::event_columns::EventColumns;
 use crate::group::KEPT;
-use crate::plan::{EventColumns, PlannedRow, RowColumns};
+use crate::plan::{PlannedRow, RowColumns};
 use crate::sessions::{Session, SessionError, Sessions};
 use crate::statements::{
     INSERT_PLANTS, NEWEST_PLANTS, PLANTS_WITH_IDS, SEAL_BLOCKS, SEAL_GROUP, UPDATE_PLANTS,
     stored_plant,
 };
-use crate::transaction::{End, random_group_id, skip_block, wait_for_standby, write_changes};
+use crate::transaction::{
+    Course, GroupRecord, random_group_id, skip_block, wait_for_standby, write_changes,
+};
 
 /// How many refused plants are remembered. One more, and all are forgotten.
 const MOST_REFUSED: usize = 1024;
@@ -195,17 +198,19 @@ fn new_plant() -> Result<StoredPlant, SessionError> {
 /// Writes a plant unchanged, as a new row and as a changed row, and rolls back.
 async fn write_again(session: &Session, stored: StoredPlant) -> Result<(), SessionError> {
     let (id, revision) = (stored.id, stored.revision.get().cast_signed());
-    let after = Some(KeptPlant { stored, idempotency: None });
-    let row = |before| PlannedRow { before, tag_before: None, after: after.clone(), number: 0 };
+    let after = KeptPlant { stored, idempotency: None };
+    let row =
+        |before| PlannedRow { before, tag_before: None, after: Some(after.clone()), number: 0 };
     let (as_new, as_changed) = (row(None), row(Some(revision)));
     let [mut new, mut changed] = [RowColumns::default(), RowColumns::default()];
     new.push(id, &as_new);
     changed.push(id, &as_changed);
     let mut events = EventColumns::default();
-    events.push(0, EventKind::Updated, id);
-    let group_id = random_group_id()?;
+    let members = after.stored.plant.members();
+    events.push(EventKind::Updated, id, Some(members), None, Some(revision));
+    let record = GroupRecord { group_id: &random_group_id()?, batch: None };
     let written =
-        write_changes(session, &group_id, &new, &changed, &events, End::RollBack).await?.written;
+        write_changes(session, record, &new, &changed, &events, Course::RollBack).await?.written;
     if written.contains(&id) {
         return Ok(());
     }

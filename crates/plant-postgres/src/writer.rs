@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use plant_domain::PlantId;
 use plant_store::write::{Decision, Write};
-use plant_store::{StoreError, StoreFailure};
-use tokio::sync::oneshot;
+use plant_store::{Author, StoreError, StoreFailure};
 use tokio::time::timeout;
 
 use crate::group::{WaitingWrite, WriteGroup};
@@ -35,7 +34,7 @@ use crate::sessions::{PATIENCE, Session, SessionError, Sessions, pause};
 use crate::statements::{EVENTS_OF_GROUP, LOG, SEAL_GROUP};
 use crate::tail::EventTail;
 use crate::transaction::{
-    End, commit_new, random_group_id, skip_block, wait_for_standby, write_changes,
+    Course, GroupRecord, commit_new, random_group_id, skip_block, wait_for_standby, write_changes,
 };
 use crate::write_health::{READY_WITHIN, WriteHealth};
 
@@ -52,7 +51,7 @@ const GROUPS_THAT_READ_FIRST: u32 = 100;
 pub(super) struct Writer {
     pub(super) sessions: Sessions,
     tail: Arc<EventTail>,
-    metrics: Arc<PostgresMetrics>,
+    pub(super) metrics: Arc<PostgresMetrics>,
     /// A committed block. Groups that begin later have later blocks.
     last_block: AtomicI64,
     /// How many of the next groups do not assume that ids are free.
@@ -92,7 +91,7 @@ impl Writer {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
             .is_ok();
         let is_to_read = |write: &&Write| reads_first || !matches!(write, Write::Create(..));
-        let to_read = writes.iter().map(|(write, _)| write).filter(is_to_read).map(Write::id);
+        let to_read = writes.iter().map(|waiting| &waiting.write).filter(is_to_read).map(Write::id);
         let group = WriteGroup::new(to_read.collect());
         self.carry_out_group(group, writes).await;
     }
@@ -102,15 +101,11 @@ impl Writer {
     pub(super) async fn carry_out_in_turn(
         &self,
         writes: Vec<Write>,
+        by: Option<&Author>,
     ) -> Vec<Result<Decision, StoreError>> {
         let group = WriteGroup::new(writes.iter().map(Write::id).collect());
-        let (writes, outcomes): (Vec<WaitingWrite>, Vec<_>) = writes
-            .into_iter()
-            .map(|write| {
-                let (answer, outcome) = oneshot::channel();
-                ((write, answer), outcome)
-            })
-            .unzip();
+        let (writes, outcomes): (Vec<_>, Vec<_>) =
+            writes.into_iter().map(|write| WaitingWrite::new(write, by.cloned())).unzip();
         self.carry_out_group(group, writes).await;
         let no_outcome = |_| Err(StoreFailure::new(anyhow!("a write has no outcome")).into());
         outcomes.into_iter().map(|mut it| it.try_recv().unwrap_or_else(no_outcome)).collect()
@@ -157,16 +152,15 @@ impl Writer {
 
     /// Answers the single writes that PostgreSQL has refused: it refuses these if it took others, and else takes none.
     fn answer_refused(&self, group: &mut WriteGroup) {
-        for ((write, answer), cause) in mem::take(&mut group.refused) {
+        for (waiting, cause) in mem::take(&mut group.refused) {
             let error = if group.others_are_taken {
-                self.health.note_refused(write.id());
+                self.health.note_refused(waiting.write.id());
                 StoreError::Refused(cause)
             } else {
                 self.health.note_no_writes(&cause);
                 StoreError::Unavailable(cause)
             };
-            // The client may have disconnected.
-            let _ = answer.send(Err(error));
+            waiting.answer(Err(error));
             group.last_answer = Instant::now();
         }
     }
@@ -233,7 +227,7 @@ impl Writer {
     }
 
     /// The outcome of writes of these plants that were not carried out and are not retried.
-    async fn give_up(&self, error: SessionError, ids: &BTreeSet<PlantId>) -> StoreError {
+    pub(super) async fn give_up(&self, error: SessionError, ids: &BTreeSet<PlantId>) -> StoreError {
         log::warn!("gave up on writes, which were not carried out: {error}");
         let takes_no_writes = match &error {
             // If the sequence is behind, every group conflicts with a block that exists already.
@@ -264,31 +258,49 @@ impl Writer {
             return group.accept(plan, &Committed::default());
         }
         let begun = Instant::now();
-        let committed = self.commit(session, &plan).await?;
-        self.metrics.commit.note_commit(committed.written.len(), begun.elapsed());
-        self.last_block.fetch_max(committed.block, Ordering::Relaxed);
-        self.tail.note_own(committed.block);
+        let committed = self.commit(session, &plan, Course::Commit, None).await?;
+        self.note_committed(&committed, begun);
         group.others_are_taken |= group.was_refused;
-        self.unsorted_names.fetch_add(committed.written.len(), Ordering::Relaxed);
-        self.health.note_written(&committed.written);
         group.accept(plan, &committed)
     }
 
+    pub(super) fn note_committed(&self, committed: &Committed, begun: Instant) {
+        self.metrics.commit.note_commit(committed.written.len(), begun.elapsed());
+        self.last_block.fetch_max(committed.block, Ordering::Relaxed);
+        self.tail.note_own(committed.block);
+        self.unsorted_names.fetch_add(committed.written.len(), Ordering::Relaxed);
+        self.health.note_written(&committed.written);
+    }
+
     /// Commits the rows that are unchanged since they were read, and their events. If the answer is lost, finds out the
-    /// outcome, or fails with [`SessionError::UnknownOutcome`].
-    async fn commit(&self, session: Session, plan: &Plan) -> Result<Committed, SessionError> {
+    /// outcome, or fails with [`SessionError::UnknownOutcome`]. `batch` has the digest and the results of a batch.
+    pub(super) async fn commit(
+        &self,
+        session: Session,
+        plan: &Plan,
+        course: Course,
+        batch: Option<(&[u8], &[u8])>,
+    ) -> Result<Committed, SessionError> {
         let group_id = random_group_id()?;
         let last_block = self.last_block.load(Ordering::Relaxed);
         let warnings = session.warnings();
         let [new, changed] = RowColumns::of(&plan.rows);
-        let is_all_new = changed.ids.is_empty();
+        let events = plan.events();
+        let is_all_new = course == Course::Commit && changed.ids.is_empty();
         let committed = if is_all_new {
-            commit_new(&session, &group_id, &new, &plan.events).await
+            commit_new(&session, &group_id, &new, &events).await
         } else {
-            write_changes(&session, &group_id, &new, &changed, &plan.events, End::Commit).await
+            let record = GroupRecord { group_id: &group_id, batch };
+            write_changes(&session, record, &new, &changed, &events, course).await
         };
         let unknown = |error: SessionError| SessionError::UnknownOutcome(error.to_string());
         match committed {
+            Ok(committed)
+                if committed.written.len() < plan.rows.len() && course == Course::CommitAll =>
+            {
+                skip_block(&session).await;
+                Ok(committed)
+            }
             Ok(committed) => {
                 if session.warnings() != warnings {
                     // An administrator may have canceled the wait for the standby.
@@ -304,6 +316,9 @@ impl Writer {
             Err(error) => {
                 if is_all_new && matches!(error, SessionError::Conflict(_)) {
                     self.groups_that_read_first.store(GROUPS_THAT_READ_FIRST, Ordering::Relaxed);
+                }
+                if course == Course::CommitAll {
+                    session.roll_back().await;
                 }
                 skip_block(&session).await;
                 Err(error)

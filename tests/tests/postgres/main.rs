@@ -1,9 +1,12 @@
 //! PostgreSQL as the store: the repository alone, and the program with its plants there.
 
+mod batches;
 mod events;
 mod harmed_tables;
+mod history;
 mod postgres_command;
 mod postgres_repository;
 mod schema;
 mod search;
+mod snapshots;
 mod user;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plant_domain::PlantFilter;
+use plant_domain::{PlantFilter, PlantId};
 use plant_postgres::PostgresRepository;
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, model};
+use plant_store::write::Write;
 use plant_store::{
-    EventsAfter, IdempotencyDigest, Imported, OnConflict, PagePlace, PageRequest, PlantRepository,
-    StoreError, StoredPlant,
+    Author, EventKind, EventsAfter, HistoryPage, HistoryRequest, IdempotencyDigest, Imported,
+    OnConflict, PagePlace, PageRequest, PlantRepository, Preconditions, StoreError, StoredPlant,
 };
 use plantd_tests::{wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
@@ -89,6 +90,54 @@ async fn tables_of_another_version_are_refused_and_left_alone() {
         assert_eq!(schema.query("SELECT version FROM SCHEMA.layout"), version);
         assert_eq!(schema.query(tables), before);
     }
+}
+
+/// What version 5 adds to the tables of version 4.
+const TO_VERSION_4: &str = "\
+    ALTER TABLE SCHEMA.events DROP COLUMN authors, DROP COLUMN names, DROP COLUMN tags, DROP COLUMN before, \
+      DROP COLUMN batch, DROP COLUMN results; \
+    UPDATE SCHEMA.layout SET version = 4";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_the_version_before_are_altered_and_their_events_have_no_history() {
+    let schema = Schema::new();
+    let created = {
+        let repository = schema.open().await;
+        create(&repository, 2).await;
+        delete(&repository, 2).await;
+        create(&repository, 1).await
+    };
+    schema.query(TO_VERSION_4);
+    let (of_user, user) = schema.for_new_user();
+    user.grant_tables(&schema.config.schema.to_string());
+    let refusal = of_user.refusal().await;
+    assert!(refusal.contains("migrate as a user of the database who may"), "{refusal}");
+    assert!(!schema.migrate().await);
+
+    let repository = of_user.open().await;
+    let (id, removed) = (PlantId::from(1), PlantId::from(2));
+    let history =
+        async |id| repository.history(HistoryRequest { id, before: None, limit: 10 }).await;
+    let page = history(id).await.expect("the plant exists");
+    assert_eq!(page, HistoryPage { changes: Vec::new(), next: None, is_cut: true });
+    let unknown = history(removed).await;
+    assert!(matches!(unknown, Err(StoreError::NoSuchPlant(_))), "{unknown:?}");
+    let version = repository.version(id, created).await.expect("it is current");
+    assert_eq!(version.plant.name(), "plant 1");
+    let events = page_of_events(&repository, EventsAfter::Oldest).await;
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|event| event.by.is_none()));
+
+    let by = Author::new("ann").ok();
+    let put = Write::Put(plant(1, "later", None), Preconditions::default());
+    repository.write(put, by.clone()).await.expect("puts");
+    create(&repository, 2).await;
+    let page = history(id).await.expect("the plant exists");
+    let told: Vec<_> = page.changes.iter().map(|change| (change.kind, &change.by)).collect();
+    assert_eq!((told, page.is_cut), (vec![(EventKind::Updated, &by)], true));
+    let page = history(removed).await.expect("the plant exists");
+    assert_eq!(page.changes.len(), 1);
+    assert!(!page.is_cut);
 }
 
 #[tokio::test(flavor = "multi_thread")]

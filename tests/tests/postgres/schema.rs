@@ -227,7 +227,7 @@ pub(crate) fn filter(name_part: Option<&str>, tag: Option<&str>) -> PlantFilter 
     PlantFilter::new(name_part, tag.map(str::to_owned)).expect("valid")
 }
 
-/// All plants that match a filter, and how many pages of `limit` plants they took.
+/// All plants that match a filter, and how many pages of `limit` plants they took. Pages backward have the same plants.
 pub(crate) async fn list(
     repository: &PostgresRepository,
     filter: &PlantFilter,
@@ -241,12 +241,40 @@ pub(crate) async fn list(
         assert!(page.len() <= limit, "{} plants on a page of {limit}", page.len());
         all.extend(page.stored_plants().expect("valid plants"));
         if next.is_none() {
+            assert_eq!(list_backward(repository, filter, limit).await, all, "{filter:?}");
             return (all, pages);
         }
         assert!(next > after, "the list goes back from {after:?} to {next:?}");
         after = next;
     }
     unreachable!("pages have no end")
+}
+
+async fn list_backward(
+    repository: &PostgresRepository,
+    filter: &PlantFilter,
+    limit: usize,
+) -> Vec<StoredPlant> {
+    let (mut pages, mut before) = (Vec::new(), PlantId::from(i64::MAX));
+    loop {
+        let place = PagePlace::Before(before);
+        let page = repository.list(PageRequest { filter: filter.clone(), place, limit }).await;
+        let page = page.expect("reads");
+        assert!(page.len() <= limit, "{} plants on a page of {limit}", page.len());
+        let plants = page.stored_plants().expect("valid plants");
+        assert!(plants.iter().all(|stored| stored.id < before), "before {before}: {plants:?}");
+        if plants.len() == limit
+            && let Some(next) = page.next
+        {
+            assert_eq!(plants.first().map(|stored| stored.id), Some(next));
+        }
+        pages.push(plants);
+        match page.next {
+            Some(next) => before = next,
+            None => break,
+        }
+    }
+    pages.into_iter().rev().flatten().collect()
 }
 
 pub(crate) async fn listed_ids(repository: &PostgresRepository) -> Vec<i64> {

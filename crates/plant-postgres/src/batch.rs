@@ -1,0 +1,269 @@
+//! Carries out batches: all of their writes in one transaction, with one block of events, or none.
+//!
+//! The transaction locks the rows of the batch before it reads them, so clients that change the same plants all the time
+//! delay a batch, but cannot keep it from being carried out. New rows cannot be locked: if another client creates one
+//! of these plants first, the transaction is rolled back, and the batch is decided again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::anyhow;
+use plant_domain::PlantId;
+use plant_store::write::Decision;
+use plant_store::{
+    BATCH_MAX_WRITES, Batch, BatchError, Created, IdempotencyDigest, Put, StoreError, StoreFailure,
+    StoredPlant, StoredResult, Written,
+};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::group::{NotWritten, present_rows};
+use crate::history::versions;
+use crate::plan::{Committed, Plan};
+use crate::reader::PostgresReader;
+use crate::sessions::{PATIENCE, Session, SessionError, pause};
+use crate::statements::{EARLIER_BATCH, EVENTS_IN_A_BLOCK, LOCK_PLANTS_WITH_IDS};
+use crate::transaction::{Course, wait_for_standby};
+use crate::writer::Writer;
+
+const _: () = assert!(BATCH_MAX_WRITES as u64 <= EVENTS_IN_A_BLOCK.unsigned_abs());
+
+/// How many batches may be carried out at once. The others wait, so that groups have a session left.
+const BATCHES_AT_ONCE: usize = 2;
+
+/// How many batches may wait or be carried out. Further ones fail at once ([`StoreError::Busy`]).
+const MOST_BATCHES: usize = 32;
+
+/// The turns of batches.
+#[derive(Debug)]
+pub(super) struct BatchQueue {
+    places: Arc<Semaphore>,
+    at_once: Semaphore,
+    /// The turns of all groups.
+    turns: Arc<Semaphore>,
+}
+
+impl BatchQueue {
+    pub(super) fn new(turns: Arc<Semaphore>) -> Self {
+        let places = Arc::new(Semaphore::new(MOST_BATCHES));
+        Self { places, at_once: Semaphore::new(BATCHES_AT_ONCE), turns }
+    }
+
+    /// A place for a batch, which it keeps until it is carried out.
+    pub(super) fn place(&self) -> Result<tokio::sync::OwnedSemaphorePermit, StoreError> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| StoreError::Busy)
+    }
+
+    /// Carries out a batch that has a place. While PostgreSQL is unreachable, each takes long, so batches that have
+    /// waited for [`PATIENCE`] fail ([`StoreError::Busy`]).
+    pub(super) async fn carry_out(
+        &self,
+        writer: &Writer,
+        reader: &PostgresReader,
+        batch: &Batch,
+    ) -> Result<Vec<Written>, BatchError> {
+        let turn =
+            timeout(PATIENCE, async { (self.at_once.acquire().await, self.turns.acquire().await) });
+        let Ok((Ok(_at_once), Ok(_turn))) = turn.await else {
+            return Err(StoreError::Busy.into());
+        };
+        writer.carry_out_batch(reader, batch).await
+    }
+}
+
+/// How an attempt ends.
+type Outcome = Result<Vec<Written>, BatchError>;
+
+/// What the transaction has read.
+enum Found {
+    /// The batch was carried out before: its block, and its results.
+    Earlier(i64, Vec<u8>),
+    /// With the encoded results, for a retry.
+    Plan(Plan, Option<Vec<u8>>),
+}
+
+impl Writer {
+    async fn carry_out_batch(&self, reader: &PostgresReader, batch: &Batch) -> Outcome {
+        let ids: BTreeSet<PlantId> = batch.writes.iter().map(|write| write.id()).collect();
+        let begun = Instant::now();
+        let mut not_written = NotWritten::default();
+        let (mut tries, mut was_stale, mut was_refused) = (0, false, false);
+        loop {
+            let error = match self.try_batch(reader, batch, &ids, &mut not_written).await {
+                Ok(outcome) => return outcome,
+                Err(error) => error,
+            };
+            let error = match error {
+                SessionError::UnknownOutcome(_) => {
+                    let failure = StoreFailure::new(anyhow!(error));
+                    log::error!("{failure}");
+                    return Err(StoreError::from(failure).into());
+                }
+                SessionError::StaleStatement(_) if !was_stale => {
+                    was_stale = true;
+                    continue;
+                }
+                SessionError::Refused(said) | SessionError::StaleStatement(said) => {
+                    let error = SessionError::Refused(said);
+                    match self.health.rehearse(&self.sessions, &ids).await {
+                        // One more attempt tells whether PostgreSQL still refuses the batch.
+                        Ok(()) if !was_refused => {
+                            was_refused = true;
+                            continue;
+                        }
+                        Ok(()) => {
+                            let cause = StoreFailure::new(anyhow!(error));
+                            return Err(StoreError::Refused(cause).into());
+                        }
+                        Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
+                            let cause = StoreFailure::new(anyhow!(error));
+                            self.health.note_no_writes(&cause);
+                            return Err(StoreError::Unavailable(cause).into());
+                        }
+                        Err(error) => error,
+                    }
+                }
+                error => error,
+            };
+            if begun.elapsed() > PATIENCE {
+                return Err(self.give_up(error, &ids).await.into());
+            }
+            pause(tries).await;
+            tries += 1;
+            self.metrics.retries.inc();
+        }
+    }
+
+    async fn try_batch(
+        &self,
+        reader: &PostgresReader,
+        batch: &Batch,
+        ids: &BTreeSet<PlantId>,
+        not_written: &mut NotWritten,
+    ) -> Result<Outcome, SessionError> {
+        let session = self.sessions.get().await?;
+        let (plan, stored) = match read(&session, batch, ids).await {
+            Ok(Found::Plan(plan, stored)) => (plan, stored),
+            Ok(Found::Earlier(block, results)) => {
+                session.roll_back().await;
+                wait_for_standby(&session).await?;
+                return repeated(reader, batch, block, &results).await;
+            }
+            Err(error) => {
+                session.roll_back().await;
+                return Err(error);
+            }
+        };
+        if let Some(refusal) = refusal(&plan) {
+            session.roll_back().await;
+            return Ok(Err(refusal));
+        }
+        if plan.rows.is_empty() {
+            session.roll_back().await;
+            wait_for_standby(&session).await?;
+            return Ok(Ok(results(batch, plan, &Committed::default())));
+        }
+        let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
+        let idempotency = digest.as_ref().map(<[u8; _]>::as_slice).zip(stored.as_deref());
+        let attempted = Instant::now();
+        let committed = self.commit(session, &plan, Course::CommitAll, idempotency).await?;
+        if committed.written.len() < plan.rows.len() {
+            let Plan { mut rows, .. } = plan;
+            rows.retain(|id, _| !committed.written.contains(id));
+            not_written.note(rows)?;
+            let cause = "other clients create the same plants";
+            return Err(SessionError::Conflict(cause.to_owned()));
+        }
+        self.note_committed(&committed, attempted);
+        Ok(Ok(results(batch, plan, &committed)))
+    }
+}
+
+/// Begins the transaction, locks and reads the plants, and decides the writes. The earlier batch is looked for last: if
+/// it is committed meanwhile, the plants are those before it, and a transaction with the same digest fails.
+async fn read(
+    session: &Session,
+    batch: &Batch,
+    ids: &BTreeSet<PlantId>,
+) -> Result<Found, SessionError> {
+    session.answer(session.client()?.batch_execute("BEGIN")).await?;
+    let ids: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+    let present = present_rows(&session.rows(LOCK_PLANTS_WITH_IDS, &[&ids]).await?)?;
+    let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
+    if let Some(digest) = digest {
+        let earlier = session.rows(EARLIER_BATCH, &[&digest.as_slice()]).await?;
+        if let Some(row) = earlier.first() {
+            return Ok(Found::Earlier(row.try_get(0)?, row.try_get(1)?));
+        }
+    }
+    let writes = batch.writes.iter().map(|write| (write, batch.by.as_ref()));
+    let plan = Plan::of(writes, &present);
+    let stored = digest.map(|_| stored_results(&plan)).transpose()?;
+    Ok(Found::Plan(plan, stored))
+}
+
+/// The results for a retry of the batch. New revisions are placeholders, because the block has no number yet.
+fn stored_results(plan: &Plan) -> Result<Vec<u8>, SessionError> {
+    let decisions: Vec<Decision> = plan.decided.iter().flatten().cloned().collect();
+    StoredResult::encode(&decisions).map_err(|cause| SessionError::Refused(cause.to_string()))
+}
+
+/// The first write that is refused.
+fn refusal(plan: &Plan) -> Option<BatchError> {
+    let index = plan.decided.iter().position(Result::is_err)?;
+    let refusal = plan.decided.get(index)?.as_ref().err()?;
+    Some(BatchError::Refused(index, refusal.clone()))
+}
+
+fn results(batch: &Batch, plan: Plan, committed: &Committed) -> Vec<Written> {
+    let decisions = plan.decided.into_iter().flatten();
+    batch.results(decisions.map(|decision| committed.with_revision(decision)).collect())
+}
+
+/// The results of a batch that was carried out before, in this block.
+async fn repeated(
+    reader: &PostgresReader,
+    batch: &Batch,
+    block: i64,
+    results: &[u8],
+) -> Result<Outcome, SessionError> {
+    let damaged = |cause: String| SessionError::Refused(cause);
+    let results = StoredResult::decode(results).map_err(|cause| damaged(cause.to_string()))?;
+    let earlier = Committed { block, ..Committed::default() };
+    let needed = |(write, result): (_, &StoredResult)| {
+        let (id, revision) = result.needed_version(write)?;
+        Some((id, earlier.revision(revision)))
+    };
+    let needed: Vec<_> = batch.writes.iter().zip(&results).map(needed).collect();
+    let wanted: Vec<_> = needed.iter().flatten().copied().collect();
+    let known = versions(reader, &wanted).await.map_err(|cause| damaged(format!("{cause:#}")))?;
+    let mut repeated = Vec::with_capacity(results.len());
+    for (index, ((write, result), needed)) in
+        batch.writes.iter().zip(&results).zip(needed).enumerate()
+    {
+        let version = needed.and_then(|needed| known.get(&needed).cloned());
+        match (result.result(write, version), needed) {
+            (Ok(written), _) => repeated.push(with_revision(written, &earlier)),
+            (Err(_), Some((id, revision))) => {
+                let gone = StoreError::VersionGone(id, revision);
+                return Ok(Err(BatchError::Refused(index, gone)));
+            }
+            (Err(error), None) => return Ok(Err(BatchError::Refused(index, error))),
+        }
+    }
+    Ok(Ok(repeated))
+}
+
+/// Replaces the placeholder of a new revision by the real one.
+fn with_revision(mut written: Written, committed: &Committed) -> Written {
+    match &mut written {
+        Written::Created(Created { stored: StoredPlant { revision, .. }, .. })
+        | Written::Put(Put { stored: StoredPlant { revision, .. }, .. })
+        | Written::Patched(StoredPlant { revision, .. }) => {
+            *revision = committed.revision(*revision)
+        }
+        Written::Deleted => {}
+    }
+    written
+}

@@ -1,0 +1,86 @@
+//! The events of a group, column by column, as parameters of statements.
+
+use plant_domain::PlantId;
+use plant_store::{Author, EventKind};
+use tokio_postgres::types::ToSql;
+
+use crate::statements::kind_number;
+
+#[derive(Default)]
+pub(super) struct EventColumns<'a> {
+    /// The places of the revisions in the block.
+    numbers: Vec<i64>,
+    kinds: Vec<i16>,
+    ids: Vec<i64>,
+    authors: OptionalColumn<&'a str>,
+    /// The name of each plant after its event; `None` after a deletion.
+    names: Vec<Option<&'a str>>,
+    tags: OptionalColumn<&'a str>,
+    /// The revision of each plant before its event, or the placeholder of that revision.
+    before: OptionalColumn<i64>,
+    /// By how much the count of plants grows if all rows are written.
+    pub(super) more_plants: i64,
+}
+
+/// A column that is NULL as a whole if no event has a value, which takes no space.
+struct OptionalColumn<T> {
+    values: Option<Vec<Option<T>>>,
+    length: usize,
+}
+
+impl<T> Default for OptionalColumn<T> {
+    fn default() -> Self {
+        Self { values: None, length: 0 }
+    }
+}
+
+impl<T> OptionalColumn<T> {
+    fn push(&mut self, value: Option<T>) {
+        let length = self.length;
+        self.length += 1;
+        match (&mut self.values, value) {
+            (Some(values), value) => values.push(value),
+            (None, None) => {}
+            (none, value) => {
+                let values = none.insert(Vec::new());
+                values.resize_with(length, || None);
+                values.push(value);
+            }
+        }
+    }
+}
+
+impl<'a> EventColumns<'a> {
+    /// Adds the event with the next place in the block. `after` is the name and the tag of the plant after the event.
+    pub(super) fn push(
+        &mut self,
+        kind: EventKind,
+        id: PlantId,
+        after: Option<(&'a str, Option<&'a str>)>,
+        by: Option<&'a Author>,
+        before: Option<i64>,
+    ) {
+        let (name, tag) = after.unzip();
+        self.numbers.push(i64::from(self.count()));
+        self.kinds.push(kind_number(kind));
+        self.ids.push(id.get());
+        self.authors.push(by.map(Author::name));
+        self.names.push(name);
+        self.tags.push(tag.flatten());
+        self.before.push(before);
+        self.more_plants += match kind {
+            EventKind::Created => 1,
+            EventKind::Updated => 0,
+            EventKind::Deleted => -1,
+        };
+    }
+
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 7] {
+        let Self { numbers, kinds, ids, authors, names, tags, before, .. } = self;
+        [numbers, kinds, ids, &authors.values, names, &tags.values, &before.values]
+    }
+
+    pub(super) fn count(&self) -> i32 {
+        i32::try_from(self.ids.len()).unwrap_or(i32::MAX)
+    }
+}

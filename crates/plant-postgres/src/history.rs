@@ -1,0 +1,180 @@
+//! Reads of past changes. The changes of a plant are a chain through the blocks of events: the row of the plant has the
+//! revision of its newest event, and each event the revision before.
+
+use std::collections::HashMap;
+
+use plant_domain::{Plant, PlantId};
+use plant_store::{
+    Author, EventKind, HistoryPage, HistoryRequest, PastChange, Revision, StoredPlant,
+};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::events::{block_of, time_of};
+use crate::reader::PostgresReader;
+use crate::statements::{kind_of, stored_plant};
+
+/// The changes of plant `$1` from revision `$2` on, or from its newest one, newest first, at most `$3`. Ends before a
+/// change that is forgotten, or whose block is of an older version of the tables. The first row has no change, but
+/// always says whether the plant exists, and which blocks are forgotten.
+const CHANGES: &str = "WITH RECURSIVE log AS MATERIALIZED (SELECT forgotten_to FROM SCHEMA.log WHERE id = 1), \
+     plant AS MATERIALIZED (SELECT revision, name IS NOT NULL AS is_there FROM SCHEMA.plants WHERE id = $1), \
+     change AS (\
+       SELECT 0 AS step, NULL::bigint AS revision, NULL::bigint AS at_ms, NULL::smallint AS kind, NULL::text AS author, \
+         NULL::text AS name, NULL::text AS tag, coalesce($2::bigint, (SELECT revision FROM plant)) AS before \
+       UNION ALL \
+       SELECT change.step + 1, change.before, block.at_ms, block.kinds[place], block.authors[place], \
+         block.names[place], block.tags[place], block.before[place] \
+       FROM change CROSS JOIN LATERAL (\
+         SELECT *, array_position(revisions, change.before) AS place FROM SCHEMA.events \
+         WHERE block = change.before / 1024 AND block > (SELECT forgotten_to FROM log) AND names IS NOT NULL OFFSET 0) \
+         AS block \
+       WHERE change.step < $3 AND block.ids[place] = $1) \
+     SELECT change.*, coalesce((SELECT is_there FROM plant), false) AS is_there, \
+       (SELECT forgotten_to FROM log) AS forgotten_to \
+     FROM change ORDER BY step";
+
+/// Plants at revisions: for each id in `$1` and its revision in `$2`, the current row of the plant or the event, or both.
+const VERSIONS: &str = "SELECT id, revision, name, tag FROM (\
+       SELECT plants.id, plants.revision, plants.name, plants.tag \
+       FROM unnest($1::bigint[], $2::bigint[]) AS wanted (id, revision) \
+       JOIN SCHEMA.plants ON plants.id = wanted.id AND plants.revision = wanted.revision \
+       UNION ALL \
+       SELECT wanted.id, wanted.revision, block.names[place], block.tags[place] \
+       FROM unnest($1::bigint[], $2::bigint[]) AS wanted (id, revision) CROSS JOIN LATERAL (\
+         SELECT *, array_position(revisions, wanted.revision) AS place FROM SCHEMA.events \
+         WHERE block = wanted.revision / 1024 AND block > (SELECT forgotten_to FROM SCHEMA.log WHERE log.id = 1) OFFSET 0) \
+         AS block \
+       WHERE block.ids[place] = wanted.id) AS version \
+     WHERE name IS NOT NULL";
+
+/// How many changes are read to find those before a revision that is no change of the plant.
+const MOST_PASSED: usize = 1_000;
+
+/// The first changes of a chain.
+struct Chain {
+    /// Whether the plant exists.
+    is_there: bool,
+    /// The last forgotten block.
+    forgotten_to: i64,
+    /// Newest first.
+    links: Vec<Link>,
+}
+
+struct Link {
+    change: PastChange,
+    /// The revision of the change before.
+    before: Option<i64>,
+}
+
+impl Chain {
+    /// Reads from a revision on, or from the newest one.
+    async fn read(
+        reader: &PostgresReader,
+        id: PlantId,
+        from: Option<i64>,
+        most: usize,
+    ) -> anyhow::Result<Self> {
+        let (id, most) = (id.get(), i32::try_from(most)?);
+        let parameters: [&(dyn ToSql + Sync); 3] = [&id, &from, &most];
+        let rows = reader.rows("the history of a plant", CHANGES, &parameters).await?;
+        let mut chain = Self { is_there: false, forgotten_to: 0, links: Vec::new() };
+        for row in &rows {
+            if row.try_get::<_, i32>("step")? == 0 {
+                chain.is_there = row.try_get("is_there")?;
+                chain.forgotten_to = row.try_get("forgotten_to")?;
+            } else {
+                chain.links.push(Link::of_row(row)?);
+            }
+        }
+        Ok(chain)
+    }
+}
+
+impl Link {
+    fn of_row(row: &Row) -> anyhow::Result<Self> {
+        let revision: i64 = row.try_get("revision")?;
+        let (name, tag): (Option<String>, Option<String>) =
+            (row.try_get("name")?, row.try_get("tag")?);
+        let author: Option<&str> = row.try_get("author")?;
+        let change = PastChange {
+            revision: Revision::from(revision.cast_unsigned()),
+            kind: kind_of(row.try_get("kind")?)?,
+            at: time_of(row.try_get("at_ms")?),
+            by: author.map(Author::new).transpose()?,
+            plant: name.map(|name| Plant::new(name, tag)).transpose()?,
+        };
+        Ok(Self { change, before: row.try_get("before")? })
+    }
+}
+
+/// A page of a plant's history; `None` if nothing is known of the plant.
+pub(super) async fn history(
+    reader: &PostgresReader,
+    HistoryRequest { id, before, limit }: HistoryRequest,
+) -> anyhow::Result<Option<HistoryPage>> {
+    let limit = limit.max(1);
+    // One more change than the page has tells whether another page follows.
+    let (mut from, mut most) = (None, limit.saturating_add(1));
+    let mut oldest = None;
+    if let Some(before) = before {
+        let revision = i64::try_from(before.get()).unwrap_or(i64::MAX);
+        let named = Chain::read(reader, id, Some(revision), 1).await?;
+        match named.links.first() {
+            Some(link) => {
+                oldest = Some((before, link.change.kind));
+                from = link.before;
+                if from.is_none() {
+                    return Ok(Some(page_of(Vec::new(), None, oldest)));
+                }
+            }
+            None if named.forgotten_to > 0 && block_of(before) <= named.forgotten_to => {
+                let newest = Chain::read(reader, id, None, 1).await?;
+                let is_known = newest.is_there || !newest.links.is_empty();
+                return Ok(is_known.then(|| page_of(Vec::new(), None, None)));
+            }
+            None => most = most.max(MOST_PASSED),
+        }
+    }
+    let Chain { is_there, links, .. } = Chain::read(reader, id, from, most).await?;
+    if links.is_empty() && !is_there && from.is_none() {
+        return Ok(None);
+    }
+    let is_end = links.len() < most;
+    if let Some(Link { change, .. }) = links.last() {
+        oldest = Some((change.revision, change.kind));
+    }
+    let is_before = |change: &PastChange| before.is_none_or(|before| change.revision < before);
+    let changes = links.into_iter().map(|link| link.change).filter(is_before);
+    let mut changes: Vec<_> = changes.take(limit.saturating_add(1)).collect();
+    let next = if changes.len() > limit {
+        changes.truncate(limit);
+        changes.last().map(|change| change.revision)
+    } else {
+        oldest.map(|(revision, _)| revision).filter(|_| !is_end)
+    };
+    Ok(Some(page_of(changes, next, oldest)))
+}
+
+/// A page of these changes. `oldest` is the oldest change that was read.
+fn page_of(
+    changes: Vec<PastChange>,
+    next: Option<Revision>,
+    oldest: Option<(Revision, EventKind)>,
+) -> HistoryPage {
+    let is_whole = oldest.is_some_and(|(_, kind)| kind == EventKind::Created);
+    HistoryPage { changes, next, is_cut: next.is_none() && !is_whole }
+}
+
+/// The plants at these revisions, without those that are not known.
+pub(super) async fn versions(
+    reader: &PostgresReader,
+    wanted: &[(PlantId, Revision)],
+) -> anyhow::Result<HashMap<(PlantId, Revision), Plant>> {
+    let ids: Vec<i64> = wanted.iter().map(|(id, _)| id.get()).collect();
+    let revisions: Vec<i64> = wanted.iter().map(|(_, it)| it.get().cast_signed()).collect();
+    let rows = reader.rows("past states of plants", VERSIONS, &[&ids, &revisions]).await?;
+    let plants = rows.iter().map(stored_plant).filter_map(Result::transpose);
+    let keyed = |StoredPlant { id, plant, revision }| ((id, revision), plant);
+    plants.map(|stored| stored.map(keyed)).collect()
+}
