@@ -281,7 +281,9 @@ impl PlantRepository for SledRepository {
 
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
         let (answer, outcome) = oneshot::channel();
-        self.carry_out(Request::Batch(batch, answer), outcome).await?
+        let written = self.carry_out(Request::Batch(batch, answer), outcome).await??;
+        self.metrics.commit.note_batch(written.len());
+        Ok(written)
     }
 
     async fn import(
@@ -405,7 +407,8 @@ impl PlantRepository for SledRepository {
 
     fn metrics(&self) -> Vec<MetricFamily> {
         let queue_length = self.queue.max_capacity() - self.queue.capacity();
-        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY);
+        let snapshots = SNAPSHOTS - self.snapshots.available_permits();
+        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY, snapshots);
         let is_stopped = self.health.is_waiting_for_compaction();
         let tree = &self.reader.tree;
         families.extend(self.metrics.collect(tree, &self.disk_space, is_stopped));
