@@ -140,6 +140,16 @@ async fn the_repository_on_disk_keeps_the_contract() {
     .await;
 }
 
+/// `PLANTD_BATCHES` in the environment is the number of batches of each writer.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_never_see_a_part_of_a_batch_while_tables_are_written_and_merged() {
+    let batches = std::env::var("PLANTD_BATCHES").ok();
+    let batches = batches.map_or(500, |batches| batches.parse().expect("a number"));
+    let folder = Folder::with_small_limits(1_000);
+    conformance::readers_never_see_a_part_of_a_batch(&folder, batches).await;
+    folder.assert_sound();
+}
+
 #[test]
 fn the_repository_on_disk_behaves_like_the_model() {
     const OPERATIONS: usize = 40;
