@@ -13,9 +13,11 @@ use plant_store::conformance::damage::{
 };
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
+use plant_store::write::Write;
 use plant_store::{
-    EventRetention, OnConflict, OpenError, PAGE_MAX_WORK, PagePlace, PageRequest, PlantRepository,
-    Preconditions, SledConfig, SledInspection, SledRepository,
+    BATCH_MAX_WRITES, Batch, BatchError, EventRetention, OnConflict, OpenError, PAGE_MAX_WORK,
+    PagePlace, PageRequest, PlantRepository, Preconditions, SledConfig, SledInspection,
+    SledRepository, StoreError,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -165,6 +167,20 @@ fn the_repository_on_disk_behaves_like_the_model() {
         let folder = Folder::with_small_limits(changes);
         runtime.block_on(model::check(&folder, &operations, KeptEvents::Exactly(FEW_EVENTS)));
     });
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_writes_is_refused_and_the_store_goes_on() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let creates = (0..).take(BATCH_MAX_WRITES + 100).map(|id| Write::Create(new_plant(id), None));
+    let batch = Batch { writes: creates.collect(), by: None, idempotency: None };
+    let refused = tokio::time::timeout(Duration::from_secs(60), repository.batch(batch)).await;
+    let refused = refused.expect("it is refused at once");
+    let is_refused = matches!(refused, Err(BatchError::Store(StoreError::Refused(_))));
+    assert!(is_refused, "{refused:?}");
+    create(&repository, 0..1).await;
+    assert_eq!(repository.count(None).await.expect("counts"), 1);
 }
 
 /// Neither a server nor an inspection opens it.

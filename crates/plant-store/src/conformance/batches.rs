@@ -108,6 +108,36 @@ pub(super) async fn of_batches_and_writes_with_the_same_if_match_exactly_one_suc
     }
 }
 
+/// Refused batches, which rename a plant twice before they fail, beside patches of its tag.
+pub(super) async fn a_refused_batch_leaves_nothing_to_the_writes_beside_it(
+    store: &impl StoreUnderTest,
+) {
+    let (repository, id) = (store.open().await, PlantId::from(7));
+    create(&repository, &new_plant(7, "Rosa", None)).await;
+    for turn in 0..100 {
+        let clients = at_once(&repository, 0..16, |repository, client| async move {
+            if client % 2 == 0 {
+                let renamed = |name| put(7, name, Preconditions::default());
+                let missing = Write::Delete(PlantId::from(8), Preconditions::default());
+                let batch = batch_of(vec![renamed("Salix"), renamed("Populus"), missing]);
+                let refusal = send_batch(&repository, &batch).await;
+                let is_missing =
+                    matches!(refusal, Err(BatchError::Refused(2, StoreError::NoSuchPlant(_))));
+                assert!(is_missing, "{refusal:?}");
+                return None;
+            }
+            let tag = TagPatch::Set(format!("tag {turn} {client}"));
+            let patch = PlantPatch::new(None, tag).expect("valid");
+            let patched = repository.patch(id, patch, Preconditions::default()).await;
+            Some(patched.unwrap_or_else(|error| panic!("a patch failed: {error}")))
+        });
+        let patched: Vec<_> = clients.join_all().await.into_iter().flatten().collect();
+        assert!(patched.iter().all(|stored| stored.plant.name() == "Rosa"), "{patched:?}");
+        let newest = patched.into_iter().max_by_key(|stored| stored.revision);
+        assert_eq!(get(&repository, id).await, newest);
+    }
+}
+
 /// Each batch is sent several times at the same time.
 pub(super) async fn batches_with_a_digest_are_each_carried_out_once(store: &impl StoreUnderTest) {
     const COPIES: i64 = 4;

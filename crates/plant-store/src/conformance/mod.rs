@@ -59,6 +59,7 @@ pub use crate::sled::damage;
 
 use self::batches::{
     a_canceled_caller_of_a_batch_cancels_no_part_of_it, a_closed_repository_refuses_batches,
+    a_refused_batch_leaves_nothing_to_the_writes_beside_it,
     batches_with_a_digest_are_each_carried_out_once,
     of_batches_and_writes_with_the_same_if_match_exactly_one_succeeds,
     the_largest_batch_is_carried_out,
@@ -116,6 +117,7 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         a_canceled_caller_cancels_nothing,
         a_closed_repository_is_read_but_not_written,
         of_batches_and_writes_with_the_same_if_match_exactly_one_succeeds,
+        a_refused_batch_leaves_nothing_to_the_writes_beside_it,
         batches_with_a_digest_are_each_carried_out_once,
         the_largest_batch_is_carried_out,
         a_canceled_caller_of_a_batch_cancels_no_part_of_it,
