@@ -1,8 +1,9 @@
 //! Tests a repository against the contract of [`PlantRepository`].
 //!
-//! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random creates,
-//! puts, patches, deletes, imports, reopens and kills on the repository and on a model, and compares outcomes,
-//! revisions, events and pages after each. A repository that passes both fulfills the contract. [`damage`] changes a
+//! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random writes,
+//! batches, imports, reopens and kills on the repository and on a model, and compares outcomes, revisions, events,
+//! histories and pages after each. A repository that passes both fulfills the contract.
+//! [`readers_never_see_a_part_of_a_batch`] is a claim of [`check`] that can run for longer. [`damage`] changes a
 //! database on disk behind its back, and [`write_next_version`] makes the process write the next version of records.
 //!
 //! ```no_run
@@ -123,9 +124,10 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         a_canceled_caller_of_a_batch_cancels_no_part_of_it,
         a_closed_repository_refuses_batches,
     );
-    let claim = "readers_never_see_a_part_of_a_batch";
-    in_time(claim, async { readers_never_see_a_part_of_a_batch(&new_store().await, ROUNDS).await })
-        .await;
+    in_time("readers_never_see_a_part_of_a_batch", async {
+        readers_never_see_a_part_of_a_batch(&new_store().await, ROUNDS).await;
+    })
+    .await;
 }
 
 /// Checks one claim. Claims must yield between their steps: otherwise, with a repository that never waits, the timeout

@@ -18,28 +18,33 @@ use crate::{
     TagPageRequest,
 };
 
-const WRITERS: i64 = 3;
+const WRITERS: [i64; 3] = [0, 1, 2];
 
-/// How many plants of a writer always exist, how many exist after even rounds only, and how many after odd ones.
-const PLANTS: i64 = 5;
+/// Where the plants of a writer are: spread over the whole space of ids.
+const PLACES: [i64; 5] = [i64::MIN, -1_000_000, 1_500, 1_000_000, i64::MAX - 100];
 
-/// Plants that never change, so that the others are spread over several blocks.
-const FILLERS: i64 = 300;
+const PLANTS: usize = PLACES.len();
+
+/// Plants that never change, so that the others are in several blocks.
+const FILLERS: usize = 300;
+
+/// How many plants exist at each moment: [`PLANTS`] that each writer renames, and as many that it replaces.
+const STORED: usize = FILLERS + WRITERS.len() * 2 * PLANTS;
 
 /// More than there are plants.
 const ALL: usize = 1_000;
 
-/// The events of one batch.
-const EVENTS: usize = 3 * PLANTS as usize;
+/// The number of the events of one batch.
+const EVENTS: usize = 3 * PLANTS;
 
-/// The id of a plant of a writer. The plants of the writers alternate over the whole space of ids.
-fn id(writer: i64, set: i64, number: i64) -> i64 {
-    let spread = [i64::MIN, -1_000_000, FILLERS / 2, 1_000_000, i64::MAX - 100];
-    spread[number as usize] + 10 * set + writer
-}
-
-/// The plants that always exist, and those of even and odd rounds.
+/// The plants of a writer: those that exist after even rounds only, after odd ones, and always.
+const SETS: [i64; 3] = [0, 1, ALWAYS];
 const ALWAYS: i64 = 2;
+
+/// The id of a plant of a writer. Plants of several writers are neighbors.
+const fn id(writer: i64, set: i64, place: i64) -> i64 {
+    place + 10 * set + writer
+}
 
 fn name(writer: i64, round: i64) -> String {
     format!("writer {writer} in round {round}")
@@ -57,10 +62,10 @@ fn tag_kept(writer: i64) -> String {
 fn batch(writer: i64, round: i64) -> Batch {
     let (gone, new) = ((round + 1) % 2, round % 2);
     let name = name(writer, round);
-    let writes = (0..PLANTS).flat_map(|number| {
-        let renamed = new_plant(id(writer, ALWAYS, number), &name, Some(&tag(writer, round)));
-        let created = new_plant(id(writer, new, number), &name, Some(&tag_kept(writer)));
-        let gone = PlantId::from(id(writer, gone, number));
+    let writes = PLACES.into_iter().flat_map(|place| {
+        let renamed = new_plant(id(writer, ALWAYS, place), &name, Some(&tag(writer, round)));
+        let created = new_plant(id(writer, new, place), &name, Some(&tag_kept(writer)));
+        let gone = PlantId::from(id(writer, gone, place));
         [
             Write::Delete(gone, Preconditions::default()),
             Write::Put(renamed, Preconditions::default()),
@@ -73,25 +78,25 @@ fn batch(writer: i64, round: i64) -> Batch {
 
 /// Checks that these plants of a writer are all that exist after one round.
 fn assert_one_round(writer: i64, plants: &BTreeMap<i64, StoredPlant>) {
-    let first = plants.get(&id(writer, ALWAYS, 0)).expect("it always exists");
+    let first = plants.get(&id(writer, ALWAYS, PLACES[0])).expect("it always exists");
     let round = first.plant.name().rsplit(' ').next().and_then(|round| round.parse().ok());
     let round: i64 = round.expect("a round");
-    for number in 0..PLANTS {
+    for place in PLACES {
         for (set, tag) in [(ALWAYS, tag(writer, round)), (round % 2, tag_kept(writer))] {
-            let found = plants.get(&id(writer, set, number));
+            let found = plants.get(&id(writer, set, place));
             let found = found.map(|it| (it.plant.name(), it.plant.tag()));
-            assert_eq!(found, Some((&*name(writer, round), Some(&*tag))), "plant {number}");
+            assert_eq!(found, Some((&*name(writer, round), Some(&*tag))), "the plant at {place}");
         }
-        let gone = plants.get(&id(writer, (round + 1) % 2, number));
+        let gone = plants.get(&id(writer, (round + 1) % 2, place));
         assert_eq!(gone, None, "another plant is of round {round}");
     }
 }
 
 /// Checks that all plants together are of one moment.
 fn assert_one_moment(plants: Vec<StoredPlant>) {
-    assert_eq!(plants.len(), (FILLERS + WRITERS * 2 * PLANTS) as usize);
+    assert_eq!(plants.len(), STORED);
     let plants: BTreeMap<_, _> = plants.into_iter().map(|it| (it.id.get(), it)).collect();
-    (0..WRITERS).for_each(|writer| assert_one_round(writer, &plants));
+    WRITERS.into_iter().for_each(|writer| assert_one_round(writer, &plants));
 }
 
 /// Runs this many batches of each of several writers, while others read in every way. Each read must show either all of
@@ -102,9 +107,9 @@ fn assert_one_moment(plants: Vec<StoredPlant>) {
 /// If a read shows a part of a batch.
 pub async fn readers_never_see_a_part_of_a_batch(store: &impl StoreUnderTest, rounds: i64) {
     let repository = store.open().await;
-    let fillers = (0..FILLERS).map(|id| new_plant(10 * id + 9, "Rosa", Some("Rosaceae")));
+    let fillers = (0..).take(FILLERS).map(|id| new_plant(10 * id + 9, "Rosa", Some("Rosaceae")));
     repository.import(fillers.collect(), OnConflict::Error, None).await.expect("imports");
-    for writer in 0..WRITERS {
+    for writer in WRITERS {
         let mut first = batch(writer, 0);
         first.writes.retain(|write| !matches!(write, Write::Delete(..)));
         send_batch(&repository, &first).await.expect("the ids are free");
@@ -118,7 +123,7 @@ pub async fn readers_never_see_a_part_of_a_batch(store: &impl StoreUnderTest, ro
     repeat(&mut readers, &writes, &repository, read_snapshot);
     repeat(&mut readers, &writes, &repository, read_backup);
     let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
+    for writer in WRITERS {
         let repository = Arc::clone(&repository);
         writers.spawn(async move {
             for round in 1..=rounds {
@@ -165,8 +170,8 @@ async fn read_lists(repository: Arc<dyn PlantRepository>) {
         for limit in [ALL, ALL + 1] {
             assert_one_moment(list(&PlantFilter::default(), place, limit).await);
         }
-        for writer in 0..WRITERS {
-            let all = 2 * PLANTS as usize;
+        for writer in WRITERS {
+            let all = 2 * PLANTS;
             for limit in [all, all + 1, ALL] {
                 let of_writer = filter_of(Some(&format!("writer {writer} in")), None);
                 let plants = list(&of_writer, place, limit).await;
@@ -176,16 +181,15 @@ async fn read_lists(repository: Arc<dyn PlantRepository>) {
                 let kept = filter_of(None, Some(&tag_kept(writer)));
                 let kept = list(&kept, place, limit).await;
                 let names: BTreeSet<_> = kept.iter().map(|it| it.plant.name()).collect();
-                assert_eq!((kept.len(), names.len()), (PLANTS as usize, 1), "{kept:?}");
+                assert_eq!((kept.len(), names.len()), (PLANTS, 1), "{kept:?}");
             }
         }
     }
 }
 
 async fn read_several(repository: Arc<dyn PlantRepository>) {
-    for writer in 0..WRITERS {
-        let sets = [0, 1, ALWAYS].into_iter();
-        let ids = sets.flat_map(|set| (0..PLANTS).map(move |number| id(writer, set, number)));
+    for writer in WRITERS {
+        let ids = SETS.into_iter().flat_map(|set| PLACES.map(|place| id(writer, set, place)));
         let page = repository.get_all(ids.map(PlantId::from).collect()).await.expect("reads");
         let plants = page.stored_plants().expect("valid plants");
         assert_one_round(writer, &plants.into_iter().map(|it| (it.id.get(), it)).collect());
@@ -193,15 +197,14 @@ async fn read_several(repository: Arc<dyn PlantRepository>) {
 }
 
 async fn read_tags(repository: Arc<dyn PlantRepository>) {
-    let all = (FILLERS + WRITERS * 2 * PLANTS) as u64;
-    assert_eq!(repository.count(None).await.expect("counts"), all);
+    assert_eq!(repository.count(None).await.expect("counts"), STORED as u64);
     let request = TagPageRequest { limit: ALL, ..TagPageRequest::default() };
     let page = repository.tags(request).await.expect("reads");
     let counts: Vec<_> = page.tags.iter().map(|tag| tag.plants).collect();
     // The tag of the fillers, and two tags of each writer.
-    assert_eq!(counts.iter().sum::<u64>(), all, "{page:?}");
-    assert_eq!(counts.len() as i64, 1 + 2 * WRITERS, "{page:?}");
-    for writer in 0..WRITERS {
+    assert_eq!(counts.iter().sum::<u64>(), STORED as u64, "{page:?}");
+    assert_eq!(counts.len(), 1 + 2 * WRITERS.len(), "{page:?}");
+    for writer in WRITERS {
         let kept = repository.count(Some(&tag_kept(writer))).await.expect("counts");
         assert_eq!(kept, PLANTS as u64);
         let of_writer = all_tags(&repository, &format!("of {writer} in"), ALL).await;
