@@ -179,6 +179,12 @@ impl Answer {
         self.json().as_array().expect("an array of events").iter().map(Event::from_json).collect()
     }
 
+    /// The target of the link to the page of older changes of a plant. The target must be relative.
+    #[track_caller]
+    pub fn next_changes(&self) -> Option<String> {
+        self.next("/plants/")
+    }
+
     /// The target of the link to the next page of events. Every page has one, and it must be relative.
     #[track_caller]
     pub fn next_events(&self) -> String {
@@ -201,13 +207,32 @@ impl Answer {
         cursor.unwrap_or_else(|| panic!("no X-Events-After: {self:?}")).to_owned()
     }
 
+    /// The target of the link to the page before this one in a list.
+    #[track_caller]
+    pub fn previous_page(&self) -> Option<String> {
+        self.linked("prev", "/plants?")
+    }
+
     #[track_caller]
     fn next(&self, begin: &str) -> Option<String> {
-        let link = self.header("link")?;
-        let target = link.strip_prefix('<').and_then(|rest| rest.strip_suffix(">; rel=\"next\""));
-        let target = target.unwrap_or_else(|| panic!("no link to a next page: {self:?}"));
+        self.linked("next", begin)
+    }
+
+    /// The target of the link with this relation. The target must be relative.
+    #[track_caller]
+    fn linked(&self, relation: &str, begin: &str) -> Option<String> {
+        let link = |link: &str| {
+            let parts = link.strip_prefix('<').and_then(|rest| rest.strip_suffix('"'));
+            let (target, relation) = parts.and_then(|rest| rest.split_once(">; rel=\""))?;
+            Some((target.to_owned(), relation.to_owned()))
+        };
+        let links: Option<Vec<_>> = self.header("link")?.split(", ").map(link).collect();
+        let links = links.unwrap_or_else(|| panic!("not links: {self:?}"));
+        let mut targets = links.into_iter().filter(|(_, it)| it == relation);
+        let (target, _) = targets.next()?;
         assert!(target.starts_with(begin), "no relative link to {begin}: {self:?}");
-        Some(target.to_owned())
+        assert_eq!(targets.next(), None, "two links of one relation: {self:?}");
+        Some(target)
     }
 
     /// Asserts the report of an import with exactly these counts. Returns the line and the number of each listed

@@ -45,6 +45,8 @@ pub struct Event {
     pub id: i64,
     /// When it happened.
     pub at: String,
+    /// The name of the token that did it.
+    pub by: Option<String>,
     /// The current name and tag of the plant, if the event shows the plant.
     pub plant: Option<(String, Option<String>)>,
 }
@@ -62,6 +64,7 @@ impl Event {
             kind: EventKind::named(&text(value, "kind")),
             id: value["id"].as_i64().unwrap_or_else(|| panic!("no id: {value}")),
             at: text(value, "at"),
+            by: value.get("by").map(|_| text(value, "by")),
             plant: value
                 .get("plant")
                 .map(|plant| (text(plant, "name"), plant["tag"].as_str().map(str::to_owned))),
@@ -69,6 +72,9 @@ impl Event {
         let mut shape = serde_json::json!({
             "cursor": event.cursor, "kind": event.kind.name(), "id": event.id, "at": event.at,
         });
+        if let Some(by) = &event.by {
+            shape["by"] = by.as_str().into();
+        }
         if let Some((name, tag)) = &event.plant {
             shape["plant"] = plant_json(None, name, tag.as_deref());
         }

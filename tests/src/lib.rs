@@ -74,7 +74,7 @@ pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
 pub use metrics::{Scrape, wait_until_archived};
 pub use nginx::{Nginx, hold_port};
-pub use openapi::{OpenapiDocument, members};
+pub use openapi::{OpenapiDocument, members, pattern_of};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::{Process, ServerAddress};
 pub use server::{TestServer, store_is_on_disk};

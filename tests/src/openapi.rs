@@ -71,14 +71,20 @@ impl OpenapiDocument {
         let method = if method == "HEAD" { "get" } else { &method.to_lowercase() };
         let path = path.split('?').next().unwrap_or_default();
         let paths = self.at("/paths");
-        let is_below_plants =
-            || path.strip_prefix("/plants/").is_some_and(|id| !id.is_empty() && !id.contains('/'));
-        // A path without parameters takes precedence.
-        let item = match paths.get(path) {
-            None if is_below_plants() => paths.get("/plants/{id}"),
-            item => item,
-        };
-        item?.get(method)
+        paths.get(pattern_of(path))?.get(method)
+    }
+}
+
+/// The path of a request with `{id}` for the id of a plant.
+pub fn pattern_of(path: &str) -> &str {
+    let is_id = |id: &str| !id.is_empty() && !id.contains('/');
+    if ["/plants/import", "/plants/export"].contains(&path) {
+        return path;
+    }
+    match path.strip_prefix("/plants/") {
+        Some(id) if is_id(id) => "/plants/{id}",
+        Some(below) if below.strip_suffix("/history").is_some_and(is_id) => "/plants/{id}/history",
+        _ => path,
     }
 }
 

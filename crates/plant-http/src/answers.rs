@@ -1,4 +1,4 @@
-//! The memory that large answers take, within one budget.
+//! The memory that large answers take, within one budget, and the memory of batches, within another.
 //!
 //! A client that does not read its answer keeps it in memory. Without a budget, one token could fill the memory by many such
 //! answers. So a handler reserves [`Room`] for the largest answer that the request can have *before* it reads any plant. The
@@ -17,16 +17,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::limits::ANSWERS_MAX_BYTES;
+use crate::limits::{ANSWERS_MAX_BYTES, BATCHES_MAX_BYTES};
 
-/// The budget, for all threads.
+/// The budgets, for all threads.
 #[derive(Debug)]
 pub(crate) struct AnswerMemory {
+    answers: Budget,
+    /// A budget of their own, because a batch takes its room before its body arrives: clients that send slowly would leave no
+    /// room for lists.
+    batches: Budget,
+    /// Bounds how many parts of exports are made at once: with more, other requests would wait behind a part of each export.
+    export_turns: Semaphore,
+}
+
+#[derive(Debug)]
+struct Budget {
     /// A permit for each free byte.
     free: Arc<Semaphore>,
     most_bytes: usize,
-    /// Bounds how many parts of exports are made at once: with more, other requests would wait behind a part of each export.
-    export_turns: Semaphore,
+    /// The message without room.
+    refusal: &'static str,
 }
 
 impl Default for AnswerMemory {
@@ -34,10 +44,29 @@ impl Default for AnswerMemory {
         let most_bytes = ANSWERS_MAX_BYTES;
         #[cfg(feature = "__fault-points")]
         let most_bytes = plant_store::fault::limit("answers-max-bytes", most_bytes);
+        let answers = "large answers that other clients have not read yet take all memory for answers; \
+                       try again later, or ask for less at once";
+        let batches =
+            "other batches take all memory for batches; try again later, or send smaller ones";
         Self {
-            free: Arc::new(Semaphore::new(most_bytes)),
-            most_bytes,
+            answers: Budget::new(most_bytes, answers),
+            batches: Budget::new(BATCHES_MAX_BYTES, batches),
             export_turns: Semaphore::new(half_of_processors()),
+        }
+    }
+}
+
+impl Budget {
+    fn new(most_bytes: usize, refusal: &'static str) -> Self {
+        Self { free: Arc::new(Semaphore::new(most_bytes)), most_bytes, refusal }
+    }
+
+    async fn room_for(&self, bytes: usize, patience: Duration) -> Result<Room, Failure> {
+        let bytes = u32::try_from(bytes.min(self.most_bytes)).unwrap_or(u32::MAX);
+        match timeout(patience, Arc::clone(&self.free).acquire_many_owned(bytes)).await {
+            Ok(Ok(permits)) => Ok(Room(permits)),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => Err(Failure::new(ErrorNumber::Busy, self.refusal)),
         }
     }
 }
@@ -51,17 +80,18 @@ impl AnswerMemory {
         row_max_bytes: usize,
         patience: Duration,
     ) -> Result<Room, Failure> {
-        let bytes = rows.saturating_mul(2 * row_max_bytes).min(self.most_bytes);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        match timeout(patience, Arc::clone(&self.free).acquire_many_owned(bytes)).await {
-            Ok(Ok(permits)) => Ok(Room(permits)),
-            // The semaphore is never closed.
-            Ok(Err(_)) | Err(_) => {
-                let message = "large answers that other clients have not read yet take all memory for answers; \
-                               try again later, or ask for less at once";
-                Err(Failure::new(ErrorNumber::Busy, message))
-            }
-        }
+        self.answers.room_for(rows.saturating_mul(2 * row_max_bytes), patience).await
+    }
+
+    /// Reserves room for a batch with a body of at most this many bytes, and for its answer. Waits until other batches have
+    /// left room, but not longer than `patience`.
+    pub(crate) async fn room_for_batch(
+        &self,
+        body_max_bytes: usize,
+        patience: Duration,
+    ) -> Result<Room, Failure> {
+        // The body, its writes, their results and the answer have about the same size.
+        self.batches.room_for(body_max_bytes.saturating_mul(4), patience).await
     }
 
     /// Waits until a part of an export may be made, and holds the turn until the returned permit is dropped.
@@ -118,22 +148,26 @@ mod tests {
     async fn an_answer_keeps_its_bytes_until_its_last_part_is_dropped() {
         let memory = AnswerMemory::default();
         let room = memory.room_for(3, ROW_BYTES, Duration::ZERO).await.unwrap();
-        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - 6 * ROW_BYTES);
+        assert_eq!(memory.answers.free.available_permits(), ANSWERS_MAX_BYTES - 6 * ROW_BYTES);
         let mut answer = room.hold(vec![b'x'; ROW_BYTES]);
-        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
+        assert_eq!(memory.answers.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
         let part = answer.split_to(1);
         let rest = answer.split_to(ROW_BYTES - 1);
         drop(part);
-        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
+        assert_eq!(memory.answers.free.available_permits(), ANSWERS_MAX_BYTES - ROW_BYTES);
         drop(rest);
-        assert_eq!(memory.free.available_permits(), ANSWERS_MAX_BYTES, "{answer:?} keeps room");
+        assert_eq!(
+            memory.answers.free.available_permits(),
+            ANSWERS_MAX_BYTES,
+            "{answer:?} keeps room"
+        );
     }
 
     #[tokio::test]
     async fn without_room_an_answer_is_refused_or_waits_as_long_as_it_may() {
         let memory = AnswerMemory::default();
         let all = memory.room_for(1, usize::MAX / 2, Duration::ZERO).await.unwrap();
-        assert_eq!(memory.free.available_permits(), 0);
+        assert_eq!(memory.answers.free.available_permits(), 0);
         let refused = memory.room_for(1, ROW_BYTES, Duration::ZERO).await.unwrap_err();
         assert_eq!(refused.number(), ErrorNumber::Busy);
         let mut waiting = Box::pin(memory.room_for(1, ROW_BYTES, Duration::MAX));

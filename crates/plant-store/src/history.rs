@@ -4,17 +4,28 @@ use std::time::SystemTime;
 
 use plant_domain::{Plant, PlantId};
 
-use crate::{Author, EventKind, Revision};
+use crate::{Author, EventKind, Revision, StoreError};
 
 /// A request for a page of the history of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
     /// The plant.
     pub id: PlantId,
-    /// Only changes with a smaller revision.
+    /// Only changes before this one, which is a revision in the history of the plant.
     pub before: Option<Revision>,
     /// The most changes on the page, at least 1.
     pub limit: usize,
+}
+
+impl HistoryRequest {
+    /// The error if the repository knows nothing of the plant, or of the revision before which the page begins.
+    #[must_use]
+    pub fn unknown(&self) -> StoreError {
+        match self.before {
+            Some(before) => StoreError::VersionGone(self.id, before),
+            None => StoreError::NoSuchPlant(self.id),
+        }
+    }
 }
 
 /// A page of the history of a plant.
@@ -24,7 +35,8 @@ pub struct HistoryPage {
     pub changes: Vec<PastChange>,
     /// The [`HistoryRequest::before`] of the next page, if there is one.
     pub next: Option<Revision>,
-    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten.
+    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten. Before a
+    /// revision that the plant never had, the repository may not know, and says so too.
     pub is_cut: bool,
 }
 

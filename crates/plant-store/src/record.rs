@@ -77,6 +77,12 @@ impl EncodedPlant {
         PlantRecord::decode(&self.0)
     }
 
+    /// The plant alone.
+    pub(crate) fn to_plant(&self) -> anyhow::Result<Plant> {
+        let PlantRecord { name, tag, .. } = self.decode()?;
+        Plant::new(name, tag.map(str::to_owned)).context("the record of a plant breaks the rules")
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -143,8 +143,9 @@ pub trait PlantRepository: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchPlant`] when there is no such plant, and no change of it is known. [`StoreError::Failed`] when
-    /// the changes cannot be read.
+    /// [`StoreError::NoSuchPlant`] when there is no such plant, and no change of it is known. [`StoreError::VersionGone`]
+    /// when the page begins before a revision that is not known as one of the plant. [`StoreError::Failed`] when the
+    /// changes cannot be read.
     async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError>;
 
     /// The plant as it was at a revision.
@@ -152,20 +153,8 @@ pub trait PlantRepository: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::VersionGone`] when the plant never had the revision, when the revision is a deletion, or when the
-    /// change is forgotten; and those of [`Self::history`].
-    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
-        // The change that made the current state may be forgotten.
-        let current = self.get(id).await?.filter(|current| current.revision == revision);
-        if let Some(current) = current {
-            return Ok(current);
-        }
-        let before = Some(Revision::from(revision.get().saturating_add(1)));
-        let page = self.history(HistoryRequest { id, before, limit: 1 }).await?;
-        let change = page.changes.into_iter().next().filter(|change| change.revision == revision);
-        let plant = change.and_then(|change| change.plant);
-        let plant = plant.ok_or(StoreError::VersionGone(id, revision))?;
-        Ok(StoredPlant { id, plant, revision })
-    }
+    /// change is forgotten. [`StoreError::Failed`] when the plant cannot be read.
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError>;
 
     /// A page of the plants that match a filter, by ascending id (keyset pagination), read in either direction.
     ///

@@ -489,7 +489,7 @@ async fn a_verification_lists_exactly_what_disagrees() {
     const NUMBER: &str = "there are 100 plants, and the count says 99";
     const TAGS: &str = "the counts of the tags do not match the plants";
     const RECORD: &str = "the record of plant 7 is damaged";
-    const BY_PLANT: &str = "the index of the events by plant does not match the events";
+    const HISTORY: &str = "the versions and deletions of plants do not match the events";
     const INDEX: &str = "the search index of table ";
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
@@ -517,8 +517,8 @@ async fn a_verification_lists_exactly_what_disagrees() {
         without_events.events.remove(&sequence.to_be_bytes()[..]);
     }
     let mut without_history = whole.clone();
-    // The index by plant comes after the events.
-    without_history.events.pop_last().expect("an entry of the index");
+    // The deletions come after the events and the versions.
+    without_history.events.pop_last().expect("a deletion");
     let mut wrong_kind = whole.clone();
     // The byte after the version.
     let event = wrong_kind.events.get_mut(&20_u64.to_be_bytes()[..]).and_then(Option::as_mut);
@@ -559,10 +559,10 @@ async fn a_verification_lists_exactly_what_disagrees() {
                 "plant 19 has the revision 20, and that event is missing",
                 "plant 20 has the revision 21, and that event is missing",
                 "the events from 102 to 102 are missing",
-                BY_PLANT,
+                HISTORY,
             ],
         ),
-        (without_history, &[BY_PLANT]),
+        (without_history, &[HISTORY]),
         (wrong_index, &[INDEX]),
         (wrong_kind, &["event 20 (Updated) cannot follow the event before it of plant 19"]),
     ] {

@@ -44,7 +44,8 @@ def after_of_next_page(headers: Mapping[str, str]) -> int | None:
     if link is None:
         return None
     target = link[link.index("<") + 1 : link.index(">")]
-    return int(parse_qs(urlsplit(target).query)["after"][0])
+    after = parse_qs(urlsplit(target).query).get("after")  # The last page has a link back alone.
+    return int(after[0]) if after else None
 
 
 def create_and_read(client: AuthenticatedClient) -> None:

@@ -10,7 +10,7 @@ use plant_http::limits::{
     PAGE_MAX_TAGS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
 use plant_store::PAGE_MAX_WORK;
-use plantd_tests::{Document, Launch, Shell, TestServer, Transcript};
+use plantd_tests::{Document, Launch, Shell, TestServer, Transcript, pattern_of};
 
 /// The most header lines of a request: `smuggling` asserts it.
 const HEAD_MAX_LINES: usize = 96;
@@ -55,14 +55,11 @@ fn every_operation_of_the_store_is_shown() {
     let transcript = Transcript::of(&guide);
     let curls = transcript.commands().filter(|command| command.contains("curl "));
     let shown: BTreeSet<(String, String)> = curls.map(target).collect();
-    let is_of = |path: &str, pattern: &str| match pattern.strip_suffix("{id}") {
-        Some(folder) => path.strip_prefix(folder).is_some_and(|id| id.parse::<i64>().is_ok()),
-        None => path == pattern,
-    };
     let is_operation = |route: &RouteInfo| route.needs_token;
     for route in routes().into_iter().filter(is_operation) {
-        let is_shown =
-            shown.iter().any(|(method, path)| *method == route.method && is_of(path, route.path));
+        let is_shown = shown
+            .iter()
+            .any(|(method, path)| *method == route.method && pattern_of(path) == route.path);
         assert!(is_shown, "{} {} is shown nowhere", route.method, route.path);
     }
 }

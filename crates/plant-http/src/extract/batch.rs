@@ -3,27 +3,29 @@
 use std::fmt;
 
 use actix_http::Payload;
-use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_http::header::{self, HeaderMap, HeaderValue};
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
-use plant_domain::{NewPlant, PlantId};
+use percent_encoding::percent_decode_str;
+use plant_domain::{NewPlant, Plant, PlantId};
 use plant_store::write::Write;
 use plant_store::{BATCH_MAX_WRITES, IdempotencyDigest};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::answers::{AnswerMemory, Room};
-use crate::errors::{ErrorNumber, Failure};
+use crate::errors::{ErrorNumber, Failure, too_large};
 use crate::extract::body::{BodyLimits, read_whole};
 use crate::extract::entity_tag::preconditions;
 use crate::extract::head::FromHead as _;
-use crate::extract::idempotency_key::{self, IdempotencyKey};
-use crate::extract::json::JsonResource;
+use crate::extract::idempotency_key::{self, IDEMPOTENCY_KEY, IdempotencyKey};
+use crate::extract::json::{JsonResource, if_present, required, text, wrong_shape};
 use crate::extract::media_type::JSON;
-use crate::extract::members::{Members, what, wrong_syntax};
+use crate::extract::members::{Members, as_text, object, wrong_syntax};
 use crate::extract::query::{NoQuery, read_id};
+use crate::limits::BODY_MAX_BYTES;
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;
 
@@ -52,8 +54,7 @@ impl FromRequest for BatchRequest {
         Box::pin(async move {
             let ((key, most_bytes), reading) = (of_head?, reading?);
             let memory = memory.ok_or(ErrorNumber::Internal)?;
-            // The body, the writes and the answer have about the same size.
-            let room = memory.room_for(1, 2 * most_bytes, ROOM_DEADLINE).await?;
+            let room = memory.room_for_batch(most_bytes, ROOM_DEADLINE).await?;
             let body = reading.await?;
             let writes = read(&body)?;
             context.record_batch(writes.len());
@@ -68,121 +69,121 @@ impl FromRequest for BatchRequest {
 /// Reads the writes of a batch.
 pub(crate) fn read(body: &[u8]) -> Result<Vec<Write>, Failure> {
     // Syntax comes before shape, and shape before content.
-    serde_json::from_slice::<IgnoredAny>(body).map_err(|cause| wrong_syntax(&cause))?;
-    let batch: BatchText<'_> = serde_json::from_slice(body).map_err(|cause| wrong_shape(&cause))?;
-    if !(1..=BATCH_MAX_WRITES).contains(&batch.requests.len()) {
+    let body = as_text(body)?;
+    serde_json::from_str::<IgnoredAny>(body).map_err(|cause| wrong_syntax(&cause))?;
+    let [requests] = object("a batch", body, ["requests"], str::eq)
+        .map_err(|message| Failure::new(ErrorNumber::WrongShape, message))?;
+    let mut problems = Vec::new();
+    let requests = required("requests", requests, elements, &mut problems);
+    let requests = requests.ok_or_else(|| wrong_shape(&problems))?;
+    if !(1..=BATCH_MAX_WRITES).contains(&requests.len()) {
         let message = format!("requests must have 1 to {BATCH_MAX_WRITES} elements");
         return Err(Failure::new(ErrorNumber::WrongShape, message));
     }
-    let requests = batch.requests.into_iter().enumerate();
+    let requests = requests.into_iter().enumerate();
     requests.map(|(index, text)| write(text).map_err(|failure| failure.of_request(index))).collect()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchText<'a> {
-    #[serde(borrow)]
-    requests: Vec<&'a RawValue>,
-}
+/// Reads a request as the server reads one that is sent alone, with the same failures in the same order.
+fn write(request: &RawValue) -> Result<Write, Failure> {
+    let members = ["method", "path", "headers", "body"];
+    let [method, path, headers, body] = object("a request", request.get(), members, str::eq)
+        .map_err(|message| Failure::new(ErrorNumber::WrongShape, message))?;
+    let mut problems = Vec::new();
+    let method = required("method", method, text, &mut problems);
+    let path = required("path", path, text, &mut problems);
+    let headers = if_present("headers", headers, Ok, &mut problems);
+    let body = if_present("body", body, Ok, &mut problems);
+    let (Some(method), Some(path), []) = (method, path, &*problems) else {
+        return Err(wrong_shape(&problems));
+    };
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RequestText<'a> {
-    method: String,
-    path: String,
-    #[serde(default)]
-    headers: Headers,
-    #[serde(borrow)]
-    body: Option<&'a RawValue>,
-}
-
-fn write(text: &RawValue) -> Result<Write, Failure> {
-    let request: RequestText<'_> =
-        serde_json::from_str(text.get()).map_err(|cause| wrong_shape(&cause))?;
-    let RequestText { method, path, headers, body } = request;
-    let headers = headers.into_map()?;
-    if path.contains('?') {
+    let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+    let id = path.strip_prefix("/plants/").filter(|id| !id.is_empty() && !id.contains('/'));
+    let id = match (&*method, id) {
+        ("POST", None) if path == "/plants" => None,
+        ("PUT" | "PATCH" | "DELETE", Some(id)) => Some(plant_in_path(id)?),
+        _ => {
+            return Err(Failure::new(
+                ErrorNumber::NoSuchPath,
+                "a request of a batch is POST of /plants, or PUT, PATCH or DELETE of /plants/{id}",
+            ));
+        }
+    };
+    if !query.is_empty() {
         return Err(ErrorNumber::WrongParameter.into());
     }
-    if (&*method, &*path) == ("POST", "/plants") {
-        let new_plant: NewPlant = resource(body, None)?;
+    let headers = headers.map_or_else(|| Ok(HeaderMap::new()), read_headers)?;
+    let Some(id) = id else {
         let key = idempotency_key::read(&headers)?;
+        let new_plant: NewPlant = resource(body, None)?;
         let idempotency = key.map(|key| IdempotencyDigest::new(&key, &new_plant));
         return Ok(Write::Create(new_plant, idempotency));
-    }
-    let of_plant = path.strip_prefix("/plants/").filter(|id| !id.contains('/'));
-    let (Some(id), "PUT" | "PATCH" | "DELETE") = (of_plant, &*method) else {
-        return Err(Failure::new(
-            ErrorNumber::NoSuchPath,
-            "a request of a batch is POST of /plants, or PUT, PATCH or DELETE of /plants/{id}",
-        ));
     };
-    let (id, preconditions) = (read_id("id", id)?, preconditions(&headers)?);
+    let preconditions = preconditions(&headers)?;
     Ok(match &*method {
-        "PUT" => {
-            let plant: plant_domain::Plant = resource(body, Some(id))?;
-            Write::Put(plant.with_id(id), preconditions)
-        }
+        "PUT" => Write::Put(resource::<Plant>(body, Some(id))?.with_id(id), preconditions),
         "PATCH" => Write::Patch(id, resource(body, Some(id))?, preconditions),
         _ => Write::Delete(id, preconditions),
     })
+}
+
+fn plant_in_path(id: &str) -> Result<PlantId, Failure> {
+    read_id("id", &percent_decode_str(id).decode_utf8_lossy())
 }
 
 fn resource<T: JsonResource>(
     body: Option<&RawValue>,
     id_in_path: Option<PlantId>,
 ) -> Result<T, Failure> {
-    let body = body.ok_or_else(|| Failure::new(ErrorNumber::WrongShape, "body is missing"))?;
-    T::from_members(Members::read(body.get().as_bytes())?, id_in_path)
-}
-
-fn wrong_shape(cause: &serde_json::Error) -> Failure {
-    Failure::new(ErrorNumber::WrongShape, what(cause))
-}
-
-/// The headers of a request, in their order.
-#[derive(Default)]
-struct Headers(Vec<(String, String)>);
-
-impl Headers {
-    fn into_map(self) -> Result<HeaderMap, Failure> {
-        let wrong = |message: String| Failure::new(ErrorNumber::WrongHeader, message);
-        let mut headers = HeaderMap::new();
-        for (name, value) in self.0 {
-            if !HEADERS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-                let known = HEADERS.join(", ");
-                return Err(wrong(format!("a request of a batch has the headers {known} alone")));
-            }
-            let parsed = (HeaderName::try_from(&name).ok(), HeaderValue::from_str(&value).ok());
-            let (Some(known), Some(value)) = parsed else {
-                return Err(wrong(format!("{name:.64} is no value of a header")));
-            };
-            headers.append(known, value);
-        }
-        Ok(headers)
+    let body = body.ok_or_else(|| Failure::new(ErrorNumber::WrongShape, "body is missing"))?.get();
+    if body.len() > BODY_MAX_BYTES {
+        return Err(Failure::new(ErrorNumber::BodyTooLarge, too_large(BODY_MAX_BYTES)));
     }
+    T::from_members(Members::read(body.as_bytes())?, id_in_path)
 }
 
-impl<'de> Deserialize<'de> for Headers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct HeadersVisitor;
+/// Reads the headers of a request. Their names are the same in upper and lower case.
+fn read_headers(headers: &RawValue) -> Result<HeaderMap, Failure> {
+    let wrong = |message: String| Failure::new(ErrorNumber::WrongHeader, message);
+    let values = object("headers", headers.get(), HEADERS, str::eq_ignore_ascii_case);
+    let mut problems = Vec::new();
+    let mut headers = HeaderMap::new();
+    let fields = [header::IF_MATCH, header::IF_NONE_MATCH, IDEMPOTENCY_KEY];
+    for ((name, field), value) in HEADERS.into_iter().zip(fields).zip(values.map_err(wrong)?) {
+        let Some(value) = if_present(name, value, text, &mut problems) else { continue };
+        match HeaderValue::from_str(&value) {
+            Ok(value) => headers.append(field, value),
+            Err(_) => problems.push(format!("{name} must be the value of a header")),
+        }
+    }
+    if problems.is_empty() { Ok(headers) } else { Err(wrong(problems.join("; "))) }
+}
 
-        impl<'de> Visitor<'de> for HeadersVisitor {
-            type Value = Headers;
+/// The elements of an array; as the error, a description of valid values. Elements beyond the most of a batch are not all
+/// kept, because a body can have millions.
+fn elements(array: &RawValue) -> Result<Vec<&RawValue>, &'static str> {
+    struct ElementsVisitor;
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object of headers")
-            }
+    impl<'de> Visitor<'de> for ElementsVisitor {
+        type Value = Vec<&'de RawValue>;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
-                let mut headers = Vec::new();
-                while let Some(header) = map.next_entry()? {
-                    headers.push(header);
-                }
-                Ok(Headers(headers))
-            }
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an array")
         }
 
-        deserializer.deserialize_map(HeadersVisitor)
+        fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+            let mut elements = Vec::new();
+            while elements.len() <= BATCH_MAX_WRITES
+                && let Some(element) = array.next_element()?
+            {
+                elements.push(element);
+            }
+            while array.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(elements)
+        }
     }
+
+    let read = serde_json::Deserializer::from_str(array.get()).deserialize_seq(ElementsVisitor);
+    read.map_err(|_| "must be an array")
 }

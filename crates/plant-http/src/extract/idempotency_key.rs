@@ -8,7 +8,7 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::extract::head::FromHead;
 use crate::limits::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The key of the request, if there is one: a Structured Field string (RFC 9651, section 3.3.3).
 pub(crate) struct IdempotencyKey(pub(crate) Option<String>);

@@ -106,7 +106,7 @@ impl JsonResource for PlantPatch {
 }
 
 /// The value of a member that may be absent. What is wrong with it goes to `problems`.
-fn if_present<'a, T>(
+pub(super) fn if_present<'a, T>(
     name: &str,
     member: Member<'a>,
     convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
@@ -125,7 +125,7 @@ fn if_present<'a, T>(
 }
 
 /// The value of a member that must be there. What is wrong with it goes to `problems`.
-fn required<'a, T>(
+pub(super) fn required<'a, T>(
     name: &str,
     member: Member<'a>,
     convert: impl Fn(&'a RawValue) -> Result<T, &'static str>,
@@ -150,7 +150,7 @@ fn integer(value: &RawValue) -> Result<i64, &'static str> {
 }
 
 /// The text; as the error, a description of valid values.
-fn text(value: &RawValue) -> Result<String, &'static str> {
+pub(super) fn text(value: &RawValue) -> Result<String, &'static str> {
     serde_json::from_str(value.get()).map_err(|_| "must be a string")
 }
 
@@ -158,7 +158,7 @@ fn text_or_null(value: &RawValue) -> Result<Option<String>, &'static str> {
     if value.get() == "null" { Ok(None) } else { text(value).map(Some) }
 }
 
-fn wrong_shape(problems: &[String]) -> Failure {
+pub(super) fn wrong_shape(problems: &[String]) -> Failure {
     Failure::new(ErrorNumber::WrongShape, problems.join("; "))
 }
 

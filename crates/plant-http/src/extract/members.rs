@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -27,12 +27,20 @@ pub(super) enum Member<'a> {
     Repeated,
 }
 
+impl<'a> Member<'a> {
+    /// The member appears, once more, with this value.
+    fn add(&mut self, value: &'a RawValue) {
+        *self = match self {
+            Self::Absent => Self::Once(value),
+            Self::Once(_) | Self::Repeated => Self::Repeated,
+        };
+    }
+}
+
 impl<'a> Members<'a> {
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Failure> {
-        let text = std::str::from_utf8(body).map_err(|cause| {
-            not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()]))
-        })?;
-        if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
+        let text = as_text(body)?;
+        if !is_object(text) {
             serde_json::from_str::<IgnoredAny>(text).map_err(|cause| wrong_syntax(&cause))?;
             return Err(Failure::new(
                 ErrorNumber::WrongShape,
@@ -86,10 +94,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                         continue;
                     };
                     let value: &RawValue = map.next_value()?;
-                    *member = match member {
-                        Member::Absent => Member::Once(value),
-                        Member::Once(_) | Member::Repeated => Member::Repeated,
-                    };
+                    member.add(value);
                     let text = value.get();
                     if text.starts_with('"')
                         && text.contains("\\u")
@@ -106,12 +111,65 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
+/// Reads an object with these members alone. The error is a message about `what` the object is.
+pub(super) fn object<'a, const N: usize>(
+    what_it_is: &str,
+    text: &'a str,
+    names: [&'static str; N],
+    is_same: fn(&str, &str) -> bool,
+) -> Result<[Member<'a>; N], String> {
+    if !is_object(text) {
+        return Err(format!("{what_it_is} must be a JSON object"));
+    }
+    let visitor = ObjectVisitor { names, is_same };
+    let read = serde_json::Deserializer::from_str(text).deserialize_map(visitor);
+    read.map_err(|cause| what(&cause))
+}
+
+struct ObjectVisitor<const N: usize> {
+    names: [&'static str; N],
+    is_same: fn(&str, &str) -> bool,
+}
+
+impl<'de, const N: usize> Visitor<'de> for ObjectVisitor<N> {
+    type Value = [Member<'de>; N];
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = [Member::Absent; N];
+        while let Some(name) = map.next_key::<&RawValue>()? {
+            // A name with a lone surrogate is not a known name.
+            let text: Option<String> = serde_json::from_str(name.get()).ok();
+            let is_it = |known: &&str| text.as_ref().is_some_and(|it| (self.is_same)(it, known));
+            let Some(place) = self.names.iter().position(is_it) else {
+                let (name, known) = (name.get(), self.names.join(", "));
+                return Err(A::Error::custom(format!("{name:.64} is unknown; there is {known}")));
+            };
+            members[place].add(map.next_value()?);
+        }
+        Ok(members)
+    }
+}
+
+/// The body, if it is UTF-8.
+pub(super) fn as_text(body: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(body)
+        .map_err(|cause| not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()])))
+}
+
+fn is_object(text: &str) -> bool {
+    text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
+}
+
 pub(super) fn wrong_syntax(cause: &serde_json::Error) -> Failure {
     not_json(&what(cause), (cause.line(), cause.column()))
 }
 
 /// What is wrong, without the position.
-pub(super) fn what(cause: &serde_json::Error) -> String {
+fn what(cause: &serde_json::Error) -> String {
     let text = cause.to_string();
     let place = format!(" at line {} column {}", cause.line(), cause.column());
     text.strip_suffix(&place).unwrap_or(&text).to_owned()

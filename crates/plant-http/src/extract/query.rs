@@ -83,7 +83,8 @@ fn read_ids(text: &str) -> Result<ListQuery, Failure> {
 }
 
 impl PageQuery {
-    /// The neighbors of a page that this query has found, each with its relation to the page.
+    /// The neighbors of a page that this query has found, each with its relation to the page. The next one comes first, for
+    /// clients that read only one link.
     pub(crate) fn links(&self, page: &Page) -> impl Iterator<Item = (PagePlace, &'static str)> {
         let first = page.plants().next().map(|(plant, _)| plant.id);
         let last = page.plants().last().map(|(plant, _)| plant.id);
@@ -99,7 +100,7 @@ impl PageQuery {
             }
         };
         let (previous, next) = (previous.map(|it| (it, "prev")), next.map(|it| (it, "next")));
-        previous.into_iter().chain(next)
+        next.into_iter().chain(previous)
     }
 
     /// The query of the page at another place, with the same filter and limit.

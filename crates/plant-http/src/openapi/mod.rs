@@ -12,19 +12,20 @@ mod failures;
 
 use actix_http::Method;
 use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
-use plant_store::PAGE_MAX_WORK;
+use plant_store::{BATCH_MAX_WRITES, PAGE_MAX_WORK};
 use serde_json::{Map, Value, json};
 
 use crate::access::gate::Access;
-use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, wrong_content_type};
+use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, too_large, wrong_content_type};
 use crate::extract::body::not_whole;
 use crate::extract::query::{on_conflict, read_id, wrong_limit};
-use crate::extract::{json, rows};
+use crate::extract::{batch, json, rows};
 use crate::limits::{
-    BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_HEARTBEAT, EVENTS_WAIT_MAX,
-    HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, PAGE_DEFAULT_EVENTS,
-    PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS,
-    REPORT_MAX_ERRORS, REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES, TOKEN_NAME_MAX_CHARACTERS,
+    BATCH_BODY_MAX_BYTES, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_HEARTBEAT,
+    EVENTS_WAIT_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, IDS_MAX,
+    PAGE_DEFAULT_CHANGES, PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS,
+    PAGE_MAX_CHANGES, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS, PAGE_MAX_TAGS, REPORT_MAX_ERRORS,
+    REQUEST_ID_MAX_CHARACTERS, ROW_MAX_BYTES, TOKEN_NAME_MAX_CHARACTERS,
 };
 
 const TEMPLATE: &str = include_str!("document.json");
@@ -42,6 +43,9 @@ const LARGE_ID: i64 = 9_007_199_254_740_993;
 
 /// The pattern of the beginnings of tags: no control characters.
 const PREFIX_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
+
+/// The pattern of revisions.
+const REVISION_PATTERN: &str = "^[1-9][0-9]{0,18}$";
 
 /// The pattern of cursors. Every text that matches it can be read, although few were given out.
 macro_rules! cursor_pattern {
@@ -61,8 +65,10 @@ pub(crate) struct Endpoint {
 }
 
 /// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 32] {
+fn values() -> [(&'static str, Value); 38] {
     [
+        ("BATCH_BODY_MAX_BYTES", json!(BATCH_BODY_MAX_BYTES)),
+        ("BATCH_MAX_WRITES", json!(BATCH_MAX_WRITES)),
         ("BODY_IDLE_SECONDS", json!(BODY_IDLE_DEADLINE.as_secs())),
         ("BODY_MAX_BYTES", json!(BODY_MAX_BYTES)),
         ("CHALLENGE", json!(INVALID_TOKEN_CHALLENGE)),
@@ -75,14 +81,17 @@ fn values() -> [(&'static str, Value); 32] {
         ("HEAD_MAX_BYTES", json!(HEAD_MAX_BYTES)),
         ("IDEMPOTENCY_KEY_MAX_CHARACTERS", json!(IDEMPOTENCY_KEY_MAX_CHARACTERS)),
         ("ID_TAKEN_MESSAGE", json!(Failure::from(ErrorNumber::IdTaken).error().message)),
+        ("IDS_MAX", json!(IDS_MAX)),
         ("LARGE_ID", json!(LARGE_ID)),
         ("LAST_EVENT_ID_PATTERN", json!(concat!("^(", cursor_pattern!(), ")?$"))),
         ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
         ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
         ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
+        ("PAGE_DEFAULT_CHANGES", json!(PAGE_DEFAULT_CHANGES)),
         ("PAGE_DEFAULT_EVENTS", json!(PAGE_DEFAULT_EVENTS)),
         ("PAGE_DEFAULT_PLANTS", json!(PAGE_DEFAULT_PLANTS)),
         ("PAGE_DEFAULT_TAGS", json!(PAGE_DEFAULT_TAGS)),
+        ("PAGE_MAX_CHANGES", json!(PAGE_MAX_CHANGES)),
         ("PAGE_MAX_EVENTS", json!(PAGE_MAX_EVENTS)),
         ("PAGE_MAX_PLANTS", json!(PAGE_MAX_PLANTS)),
         ("PAGE_MAX_TAGS", json!(PAGE_MAX_TAGS)),
@@ -90,6 +99,7 @@ fn values() -> [(&'static str, Value); 32] {
         ("PREFIX_PATTERN", json!(PREFIX_PATTERN)),
         ("REPORT_MAX_ERRORS", json!(REPORT_MAX_ERRORS)),
         ("REQUEST_ID_MAX_CHARACTERS", json!(REQUEST_ID_MAX_CHARACTERS)),
+        ("REVISION_PATTERN", json!(REVISION_PATTERN)),
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
         ("START_PATTERN", json!(concat!("^(now|", cursor_pattern!(), ")$"))),
         ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
@@ -103,7 +113,19 @@ fn examples(operation_id: &str) -> Vec<Failure> {
     match operation_id {
         "listPlants" => vec![wrong_limit(PAGE_MAX_PLANTS)],
         "listTags" => vec![wrong_limit(PAGE_MAX_TAGS)],
+        "listPlantHistory" => vec![wrong_limit(PAGE_MAX_CHANGES)],
         "listEvents" => vec![wrong_limit(PAGE_MAX_EVENTS)],
+        "batchPlants" => {
+            vec![
+                Failure::from(ErrorNumber::IdTaken).of_request(1),
+                Failure::from(ErrorNumber::NoSuchPlant).of_request(1),
+                Failure::from(ErrorNumber::PreconditionFailed).of_request(1),
+                Failure::from(ErrorNumber::VersionGone).of_request(1),
+                batch::read(br#"{"requests":[{"method":"GET","path":"/plants/7"}]}"#)
+                    .expect_err("it is no write"),
+                Failure::new(ErrorNumber::BodyTooLarge, too_large(BATCH_BODY_MAX_BYTES)),
+            ]
+        }
         "importPlants" => vec![
             not_whole(),
             rows::wrong_header("\"genus\" is unknown"),

@@ -35,6 +35,7 @@
 //! ```
 
 pub mod model;
+mod pages;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -53,11 +54,11 @@ use tokio::time::timeout;
 pub use crate::next_version::switch as write_next_version;
 pub use crate::sled::damage;
 
+use self::pages::{all_pages, all_tags, filter_of};
 use crate::write::Write;
 use crate::{
     Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PagePlace,
-    PageRequest, PlantRepository, Preconditions, Revisions, StoreError, StoredPlant, TagCount,
-    TagPageRequest,
+    PageRequest, PlantRepository, Preconditions, Revisions, StoreError, StoredPlant,
 };
 
 /// The place of a repository: a folder, for example, or a database schema.
@@ -135,65 +136,6 @@ async fn get(repository: &Arc<dyn PlantRepository>, id: PlantId) -> Option<Store
 async fn put(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
     let put = repository.put(new_plant.clone(), Preconditions::default()).await;
     put.unwrap_or_else(|error| panic!("putting plant {} failed: {error}", new_plant.id())).stored
-}
-
-fn filter_of(name: Option<&str>, tag: Option<&str>) -> PlantFilter {
-    PlantFilter::new(name, tag.map(str::to_owned)).expect("the suite's filters are valid")
-}
-
-async fn all_pages(
-    repository: &Arc<dyn PlantRepository>,
-    filter: &PlantFilter,
-    limit: usize,
-) -> Vec<StoredPlant> {
-    let mut plants = Vec::new();
-    let mut after = None;
-    loop {
-        yield_now().await;
-        let request = PageRequest { filter: filter.clone(), place: PagePlace::after(after), limit };
-        let page = repository.list(request).await.expect("reads");
-        assert!(page.len() <= limit, "{} plants on a page", page.len());
-        plants.extend(page.stored_plants().expect("valid plants"));
-        match page.next {
-            Some(next) => assert!(
-                after.replace(next).is_none_or(|last| last < next),
-                "each page begins after the one before"
-            ),
-            None => break,
-        }
-    }
-    assert!(plants.is_sorted_by(|one, next| one.id < next.id), "each plant once, in order");
-    plants
-}
-
-/// All tags with a prefix, and the number of plants with each.
-async fn all_tags(
-    repository: &Arc<dyn PlantRepository>,
-    prefix: &str,
-    limit: usize,
-) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    let mut after = None;
-    loop {
-        yield_now().await;
-        let request = TagPageRequest { prefix: prefix.to_owned(), after, limit };
-        let page = repository.tags(request).await.expect("reads");
-        assert!(page.tags.len() <= limit, "{} tags on a page", page.tags.len());
-        for TagCount { tag, plants } in page.tags {
-            let is_next = counts.last_key_value().is_none_or(|(last, _)| *last < tag);
-            assert!(
-                is_next && tag.starts_with(prefix),
-                "{tag:?} is out of order, or not asked for"
-            );
-            counts.insert(tag, plants);
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    assert!(!counts.values().any(|plants| *plants == 0), "{counts:?}");
-    counts
 }
 
 /// Runs a future for each number at the same time, in a task of its own.

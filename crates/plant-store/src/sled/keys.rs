@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | tags | the tag | how many more plants have the tag than in older tables; the sum over all tables is the count |
 //! | events | the sequence number | an [`EventRecord`](super::events::record::EventRecord) |
-//! | | 128, the ordered id, and the sequence number with all bits flipped | none: the index of the events by plant |
-//! | | 129, the digest of a batch, and the number of its last event with all bits flipped | its [outcome](super::commit::change::BatchOutcome) |
+//! | | 128 and a sequence number | the [`Version`](super::events::record::Version) of a plant that the event with this number made, and a later one replaced |
+//! | | 129, the ordered id, and the sequence number of a deletion with all bits flipped | none |
+//! | | 130, the digest of a batch, and the number of its last event with all bits flipped | its [outcome](super::commit::change::BatchOutcome) |
 //! | plants | the ordered id | a [`PlantRecord`](crate::record::PlantRecord) |
 //! | search | see [`search`](super::search) | |
 //!
@@ -27,23 +28,29 @@ pub(crate) fn plant_key(id: PlantId) -> [u8; 8] {
     (id.get().cast_unsigned() ^ (1 << 63)).to_be_bytes()
 }
 
-/// The first byte of keys of the index by plant. No sequence number begins with it.
-const BY_PLANT: u8 = 128;
+/// The first bytes of keys that belong to an event. No sequence number begins with one of them.
+const VERSION: u8 = 128;
+const DELETION: u8 = 129;
+const BATCH: u8 = 130;
 
-/// The first byte of keys of batches.
-const OF_BATCH: u8 = 129;
+/// The key of a replaced version of a plant.
+pub(crate) fn version_key(sequence: u64) -> [u8; 9] {
+    let mut key = [VERSION; 9];
+    key[1..].copy_from_slice(&sequence.to_be_bytes());
+    key
+}
 
-/// The key of the index by plant, in which the newest event of a plant comes first.
-pub(crate) fn history_key(id: PlantId, sequence: u64) -> [u8; 17] {
-    let mut key = [BY_PLANT; 17];
+/// The key of a deletion. The newest deletion of a plant comes first.
+pub(crate) fn deletion_key(id: PlantId, sequence: u64) -> [u8; 17] {
+    let mut key = [DELETION; 17];
     key[1..9].copy_from_slice(&plant_key(id));
     key[9..].copy_from_slice(&(!sequence).to_be_bytes());
     key
 }
 
-/// The key of the outcome of a batch, of which the newest comes first.
+/// The key of the outcome of a batch. The newest comes first.
 pub(crate) fn batch_key(digest: &[u8; IdempotencyDigest::BYTES], sequence: u64) -> [u8; 25] {
-    let mut key = [OF_BATCH; 25];
+    let mut key = [BATCH; 25];
     key[1..17].copy_from_slice(digest);
     key[17..].copy_from_slice(&(!sequence).to_be_bytes());
     key
@@ -53,25 +60,26 @@ pub(crate) fn batch_key(digest: &[u8; IdempotencyDigest::BYTES], sequence: u64) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKey {
     Event(u64),
-    ByPlant(PlantId, u64),
-    OfBatch([u8; IdempotencyDigest::BYTES], u64),
+    Version(u64),
+    Deletion(PlantId, u64),
+    Batch([u8; IdempotencyDigest::BYTES], u64),
 }
 
 impl EventKey {
     pub(crate) fn of(key: &[u8]) -> anyhow::Result<Self> {
+        let sequence = |key: &[u8]| {
+            let sequence = key.try_into().context("the key of an event has a wrong length")?;
+            anyhow::Ok(u64::from_be_bytes(sequence))
+        };
         let key = match key {
-            [BY_PLANT, rest @ ..] if let ([id, sequence], []) = rest.as_chunks() => {
-                Self::ByPlant(plant_of_key(*id), !u64::from_be_bytes(*sequence))
+            [VERSION, rest @ ..] => Self::Version(sequence(rest)?),
+            [DELETION, rest @ ..] if let Some((id, rest)) = rest.split_first_chunk() => {
+                Self::Deletion(plant_of_key(*id), !sequence(rest)?)
             }
-            [OF_BATCH, rest @ ..] if let Some((digest, sequence)) = rest.split_first_chunk() => {
-                let sequence =
-                    sequence.try_into().context("the key of a batch has a wrong length")?;
-                Self::OfBatch(*digest, !u64::from_be_bytes(sequence))
+            [BATCH, rest @ ..] if let Some((digest, rest)) = rest.split_first_chunk() => {
+                Self::Batch(*digest, !sequence(rest)?)
             }
-            _ => {
-                let sequence = key.try_into().context("the key of an event has a wrong length")?;
-                Self::Event(u64::from_be_bytes(sequence))
-            }
+            _ => Self::Event(sequence(key)?),
         };
         let sequence = key.sequence();
         ensure!(
@@ -84,9 +92,10 @@ impl EventKey {
     /// The event that the entry belongs to, and with which the entry is forgotten.
     pub(crate) const fn sequence(self) -> u64 {
         match self {
-            Self::Event(sequence) | Self::ByPlant(_, sequence) | Self::OfBatch(_, sequence) => {
-                sequence
-            }
+            Self::Event(sequence)
+            | Self::Version(sequence)
+            | Self::Deletion(_, sequence)
+            | Self::Batch(_, sequence) => sequence,
         }
     }
 }

@@ -58,8 +58,8 @@ use crate::metrics::MetricFamily;
 use crate::write::{Decision, Write, imported};
 use crate::{
     Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
-    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, StoreError,
-    StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
+    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, Revision,
+    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
 };
 
 /// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
@@ -311,7 +311,14 @@ impl PlantRepository for SledRepository {
     async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
         let events = self.events.clone();
         let page = Self::read(&self.reads, move || events.history(request)).await?;
-        page.ok_or(StoreError::NoSuchPlant(request.id))
+        page.ok_or_else(|| request.unknown())
+    }
+
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
+        let tree = Arc::clone(&self.reader.tree);
+        let plant = Self::read(&self.reads, move || tree.version(id, revision.get())).await?;
+        let plant = plant.ok_or(StoreError::VersionGone(id, revision))?;
+        Ok(StoredPlant { id, plant, revision })
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {

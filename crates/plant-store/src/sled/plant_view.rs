@@ -9,14 +9,14 @@ use plant_domain::PlantId;
 use crate::record::EncodedPlant;
 use crate::sled::compaction::merge::{Merge, Tables};
 use crate::sled::keys;
+use crate::sled::memtable::Memtable;
 use crate::sled::memtable::sorted_map::SortedMap;
-use crate::sled::memtable::{Memtable, NewestState};
 use crate::sled::search::text_log::{TextBatches, TextLog};
 use crate::sled::tables::{Map, Table};
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlantView {
-    pub(crate) active: SortedMap<NewestState>,
+    pub(crate) active: SortedMap<Option<EncodedPlant>>,
     pub(crate) immutable: Option<Arc<Memtable>>,
     /// The texts of the active memtable.
     pub(crate) recent_texts: TextLog,
@@ -26,7 +26,7 @@ pub(crate) struct PlantView {
 impl PlantView {
     pub(crate) fn record(&self, id: PlantId) -> anyhow::Result<Option<EncodedPlant>> {
         match self.memtables().find_map(|plants| plants.get(id)) {
-            Some(state) => Ok(state.record.clone()),
+            Some(record) => Ok(record.clone()),
             None => plant_in(&self.tables, id),
         }
     }
@@ -43,9 +43,8 @@ impl PlantView {
         let recent =
             self.active.from(from).merge_join_by(immutable, |(one, _), (other, _)| one.cmp(other));
         let recent = recent.map(|newest| newest.reduce(|newer, _| newer));
-        let mut recent = recent
-            .map(|(id, state)| (id, state.record.as_ref().map(EncodedPlant::bytes)))
-            .peekable();
+        let mut recent =
+            recent.map(|(id, record)| (id, record.as_ref().map(EncodedPlant::bytes))).peekable();
         while let Some((key, record)) = older.next().context("cannot read the plants")? {
             let id = keys::plant_of(key)?;
             while let Some((id, record)) = recent.next_if(|(recent, _)| *recent < id) {
@@ -83,7 +82,7 @@ impl PlantView {
     }
 
     /// Newest first.
-    fn memtables(&self) -> impl Iterator<Item = &SortedMap<NewestState>> {
+    fn memtables(&self) -> impl Iterator<Item = &SortedMap<Option<EncodedPlant>>> {
         [&self.active].into_iter().chain(self.immutable.iter().map(|memtable| &memtable.plants))
     }
 }

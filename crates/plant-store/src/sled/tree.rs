@@ -5,18 +5,19 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::ensure;
-use plant_domain::PlantId;
+use plant_domain::{Plant, PlantId};
 use tokio::sync::watch;
 
 use crate::IdempotencyDigest;
 use crate::record::EncodedPlant;
 use crate::sled::commit::change::{ChangeGroup, Totals};
-use crate::sled::compaction::merge::Tables;
-use crate::sled::events::record::EventRecord;
+use crate::sled::compaction::merge::{Merge, Tables};
+use crate::sled::events::record::{EventRecord, Version};
 use crate::sled::keys::{self, EventKey};
+use crate::sled::memtable::Memtable;
 use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};
-use crate::sled::memtable::{Memtable, RecentEvent};
 use crate::sled::plant_view::{PlantView, plant_in};
+use crate::sled::search::text_log::TextLog;
 use crate::sled::tables::{Level as _, Map, Table};
 
 #[derive(Debug)]
@@ -87,7 +88,7 @@ impl MergeTree {
         PlantView {
             active: levels.active.plants.clone(),
             immutable: levels.immutable.clone(),
-            recent_texts: with_texts.then(|| levels.active.texts.clone()).unwrap_or_default(),
+            recent_texts: if with_texts { levels.active.texts.clone() } else { TextLog::default() },
             tables: Arc::clone(&levels.tables),
         }
     }
@@ -109,20 +110,81 @@ impl MergeTree {
         let _ = self.shown.subscribe().wait_for(|shown| *shown > sequence).await;
     }
 
-    /// What `read` makes of an event, if it is still stored.
-    pub(crate) fn event<T>(
-        &self,
-        sequence: u64,
-        read: impl Fn(EventRecord<'_>) -> anyhow::Result<T>,
-    ) -> anyhow::Result<Option<T>> {
+    /// An event, if it is still stored.
+    pub(crate) fn event(&self, sequence: u64) -> anyhow::Result<Option<EventRecord>> {
         let tables = {
             let levels = self.read();
             if let Some(event) = levels.event(sequence) {
-                return read(event.record()?).map(Some);
+                return Ok(Some(event.clone()));
             }
             Arc::clone(&levels.tables)
         };
-        event_in(&tables, sequence, read)
+        let key = keys::event_key(sequence);
+        for table in tables.iter().filter(|table| table.has_event(sequence)) {
+            if let Some(event) = table.get(Map::Events, &key)?.flatten() {
+                return EventRecord::decode(&event).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The plant that an event has made: the current one, or one that was replaced or deleted since, if it is still
+    /// stored.
+    pub(crate) fn version(&self, id: PlantId, sequence: u64) -> anyhow::Result<Option<Plant>> {
+        if let Some(current) = self.record(id)?
+            && current.decode()?.revision == sequence
+        {
+            return current.to_plant().map(Some);
+        }
+        match self.event(sequence)? {
+            Some(event) if event.id() == id => self.replaced(sequence),
+            _ => Ok(None),
+        }
+    }
+
+    /// The plant that an event has made, if it was replaced or deleted since and is still stored.
+    pub(crate) fn replaced(&self, sequence: u64) -> anyhow::Result<Option<Plant>> {
+        let tables = {
+            let levels = self.read();
+            if let Some(version) = levels.memtables().find_map(|it| it.version(sequence)) {
+                return version.to_plant().map(Some);
+            }
+            Arc::clone(&levels.tables)
+        };
+        let key = keys::version_key(sequence);
+        for table in &*tables {
+            if let Some(version) = table.get(Map::Events, &key)?.flatten() {
+                return Version::decode(&version).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest deletion of a plant before a sequence number, if it is still stored.
+    pub(crate) fn deletion_before(
+        &self,
+        id: PlantId,
+        sequence: u64,
+    ) -> anyhow::Result<Option<u64>> {
+        let key = keys::deletion_key(id, sequence - 1);
+        let of_plant = |key: &[u8]| match EventKey::of(key)? {
+            EventKey::Deletion(of, sequence) => Ok(Some(sequence).filter(|_| of == id)),
+            _ => anyhow::Ok(None),
+        };
+        let tables = {
+            let levels = self.read();
+            for memtable in levels.memtables() {
+                let found = memtable.deletion_from(key).map(|key| of_plant(key)).transpose()?;
+                if let Some(sequence) = found.flatten() {
+                    return Ok(Some(sequence));
+                }
+            }
+            Arc::clone(&levels.tables)
+        };
+        match Merge::new(&tables, Map::Events, &key).next()? {
+            Some((key, _)) => of_plant(key),
+            None => Ok(None),
+        }
     }
 
     /// The encoded results of a batch, if they are still stored.
@@ -143,7 +205,7 @@ impl MergeTree {
             let mut entries = Arc::clone(table).entries(Map::Events, &from);
             if entries.advance()?
                 && let Some((key, Some(results))) = entries.entry()
-                && matches!(EventKey::of(key)?, EventKey::OfBatch(found, _) if found == *digest)
+                && matches!(EventKey::of(key)?, EventKey::Batch(found, _) if found == *digest)
             {
                 return Ok(Some(results.to_vec()));
             }
@@ -190,7 +252,7 @@ impl Levels {
     /// The state of a plant in memory: `None` when no memtable has the plant, `Some(None)` when the plant was
     /// deleted.
     fn plant_in_memory(&self, id: PlantId) -> Option<&Option<EncodedPlant>> {
-        self.memtables().find_map(|memtable| memtable.plants.get(id)).map(|state| &state.record)
+        self.memtables().find_map(|memtable| memtable.plants.get(id))
     }
 
     pub(crate) fn active_changes(&self) -> usize {
@@ -222,7 +284,7 @@ impl Levels {
             .map_or(self.active.first_sequence, |immutable| immutable.first_sequence)
     }
 
-    pub(crate) fn event(&self, sequence: u64) -> Option<&RecentEvent> {
+    pub(crate) fn event(&self, sequence: u64) -> Option<&EventRecord> {
         self.memtables().find_map(|memtable| memtable.event(sequence))
     }
 
@@ -230,24 +292,6 @@ impl Levels {
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Memtable> + Clone {
         [&self.active].into_iter().chain(self.immutable.as_deref())
     }
-}
-
-/// What `read` makes of an event in the tables, if it is stored there.
-pub(crate) fn event_in<T>(
-    tables: &Tables,
-    sequence: u64,
-    read: impl Fn(EventRecord<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<Option<T>> {
-    let key = keys::event_key(sequence);
-    for table in &**tables {
-        let (first, last) = table.summary.sequences;
-        if (first..=last).contains(&sequence)
-            && let Some(event) = table.get(Map::Events, &key)?.flatten()
-        {
-            return read(EventRecord::decode(&event)?).map(Some);
-        }
-    }
-    Ok(None)
 }
 
 /// Adds a table that is newer than all others.

@@ -108,9 +108,6 @@ pub(crate) struct ChangeGroup {
     /// When the group was decided, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) changes: Vec<Change>,
-    /// Who made each change.
-    #[serde(skip)]
-    pub(crate) by: Vec<Option<Author>>,
     /// The outcomes of the batches with an idempotency key.
     #[serde(skip)]
     pub(crate) outcomes: Vec<BatchOutcome>,
@@ -135,7 +132,6 @@ impl ChangeGroup {
             digest_before: totals.digest,
             at_ms: to_millis(SystemTime::now()),
             changes: Vec::with_capacity(capacity),
-            by: Vec::with_capacity(capacity),
             outcomes: Vec::new(),
         }
     }
@@ -143,7 +139,8 @@ impl ChangeGroup {
     pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
         /// The usual size of a change, in bytes.
         const CHANGE_BYTES: usize = 96;
-        GROUP.encode(&(self, &self.by, &self.outcomes), CHANGE_BYTES * (1 + self.changes.len()))
+        let origins: Vec<_> = self.changes.iter().map(|change| &change.origin).collect();
+        GROUP.encode(&(self, origins, &self.outcomes), CHANGE_BYTES * (1 + self.changes.len()))
     }
 
     pub(crate) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
@@ -159,21 +156,17 @@ impl ChangeGroup {
     }
 
     fn of_payload(payload: &[u8]) -> anyhow::Result<Self> {
-        let (group, by, outcomes) = match GROUP.version_of(payload)? {
-            (1, content) => {
-                let group: Self = whole(content)?;
-                let by = vec![None; group.changes.len()];
-                (group, by, Vec::new())
-            }
-            (_, content) => whole(content)?,
+        let content = match GROUP.version_of(payload)? {
+            (1, content) => return whole(content),
+            (_, content) => content,
         };
-        ensure!(by.len() == group.changes.len(), "it has {} authors", by.len());
-        Ok(Self { by, outcomes, ..group })
-    }
-
-    pub(crate) fn push(&mut self, change: Change, by: Option<Author>) {
-        self.changes.push(change);
-        self.by.push(by);
+        let (mut group, origins, outcomes): (Self, Vec<Origin>, _) = whole(content)?;
+        ensure!(origins.len() == group.changes.len(), "the origins of its changes are missing");
+        for (change, origin) in group.changes.iter_mut().zip(origins) {
+            change.origin = origin;
+        }
+        group.outcomes = outcomes;
+        Ok(group)
     }
 
     /// The totals before this group, as far as the group knows them: all events count as stored, and the time of the
@@ -209,22 +202,33 @@ pub(crate) struct Change {
     pub(crate) digest: Digest,
     /// The plant after the change; `None` when it was deleted.
     pub(crate) record: Option<EncodedPlant>,
+    #[serde(skip)]
+    pub(crate) origin: Origin,
+}
+
+/// Where a change comes from. Version 1 of a group does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// Who made the change.
+    pub(crate) by: Option<Author>,
+    /// The plant before the change.
+    pub(crate) before: Option<EncodedPlant>,
 }
 
 impl Change {
-    /// A change of a plant. `tag_before` is the tag in `before`.
+    /// A change of a plant. `tag_before` is the tag before.
     pub(crate) fn new(
         kind: EventKind,
         id: PlantId,
-        before: Option<&EncodedPlant>,
+        origin: Origin,
         tag_before: Option<Box<str>>,
         after: Option<EncodedPlant>,
     ) -> Self {
         let digest_of = |record: Option<&EncodedPlant>| {
             record.map_or_else(Digest::default, |record| digest(id, record.bytes()))
         };
-        let digest = digest_of(after.as_ref()) - digest_of(before);
-        Self { kind, id: id.get(), tag_before, digest, record: after }
+        let digest = digest_of(after.as_ref()) - digest_of(origin.before.as_ref());
+        Self { kind, id: id.get(), tag_before, digest, record: after, origin }
     }
 
     /// The plant after the change; `None` when it was deleted.

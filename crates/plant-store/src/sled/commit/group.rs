@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::mem;
 
 use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
 
-use super::change::{BatchOutcome, Change, ChangeGroup};
+use super::change::{BatchOutcome, Change, ChangeGroup, Origin};
 use super::{Answer, Outcome, Request};
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::tree::MergeTree;
@@ -21,8 +22,6 @@ pub(super) struct OpenGroup<'a> {
     group: ChangeGroup,
     /// The plants that the group has read or changed, after the changes so far.
     plants: HashMap<PlantId, Option<EncodedPlant>>,
-    /// The plant before each change.
-    before: Vec<Option<EncodedPlant>>,
 }
 
 /// A request with its outcome, which is sent once the group is on disk.
@@ -37,7 +36,6 @@ impl<'a> OpenGroup<'a> {
             tree,
             group: ChangeGroup::after(&tree.read().totals, writes),
             plants: HashMap::with_capacity(writes),
-            before: Vec::with_capacity(writes),
         }
     }
 
@@ -72,9 +70,8 @@ impl<'a> OpenGroup<'a> {
             && let Some(kind) = decision.event
         {
             let after = decision.after().map(|it| PlantRecord::of(it).encode()).transpose()?;
-            let change = Change::new(kind, id, plant.as_ref(), tag_before, after.clone());
-            self.group.push(change, by);
-            self.before.push(std::mem::replace(plant, after));
+            let origin = Origin { by, before: mem::replace(plant, after.clone()) };
+            self.group.changes.push(Change::new(kind, id, origin, tag_before, after));
         }
         Ok(decision)
     }
@@ -109,11 +106,9 @@ impl<'a> OpenGroup<'a> {
 
     /// Undoes the changes from a place on.
     fn undo(&mut self, begin: usize) {
-        self.group.by.truncate(begin);
-        let changes = self.group.changes.drain(begin..);
         // The state before the first change of a plant is put back last.
-        for (change, before) in changes.zip(self.before.drain(begin..)).rev() {
-            self.plants.insert(PlantId::from(change.id), before);
+        for change in self.group.changes.drain(begin..).rev() {
+            self.plants.insert(PlantId::from(change.id), change.origin.before);
         }
     }
 
@@ -156,19 +151,10 @@ impl<'a> OpenGroup<'a> {
         let in_group = revision.get().checked_sub(self.group.first_sequence);
         let in_group =
             in_group.and_then(|place| self.group.changes.get(usize::try_from(place).ok()?));
-        if let Some(change) = in_group {
-            let plant = change.plant()?.map(|record| record.to_stored_plant(id)).transpose()?;
-            return Ok(plant.map(|stored| stored.plant));
+        match in_group {
+            Some(change) => change.record.as_ref().map(EncodedPlant::to_plant).transpose(),
+            None => self.tree.version(id, revision.get()),
         }
-        let current = self.tree.record(id)?;
-        let current = current.map(|record| record.decode()?.to_stored_plant(id)).transpose()?;
-        if let Some(current) = current.filter(|current| current.revision == revision) {
-            return Ok(Some(current.plant));
-        }
-        let change = self.tree.event(revision.get(), |event| {
-            if event.id() == id { event.to_past_change(revision.get()).map(Some) } else { Ok(None) }
-        })?;
-        Ok(change.flatten().and_then(|change| change.plant))
     }
 }
 

@@ -170,7 +170,7 @@ pub(crate) fn write_table(
     let number = manifest.next_table;
     fault::point("before-table-write");
     let mut table = files.create_table(number, memtable.plants.len(), files.advances())?;
-    memtable.write_to(&mut table, totals.stored_from).context("writing a table")?;
+    memtable.write_to(&mut table, totals.history_from).context("writing a table")?;
     let metadata = files.seal(table.finish(memtable.sequences())?, number)?;
     let table = files.open_table(metadata)?;
     manifest.next_table += 1;
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::record::PlantRecord;
-    use crate::sled::commit::change::{Change, ChangeGroup};
+    use crate::sled::commit::change::{Change, ChangeGroup, Origin};
     use crate::sled::health::StoreHealth;
     use crate::sled::health::disk_space::{ENOUGH_BYTES, FreeRoom};
     use crate::sled::reader::PlantReader;
@@ -208,7 +208,9 @@ mod tests {
             let id = PlantId::from(revision.cast_signed());
             let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
             let record = record.encode().expect("encodes");
-            group.push(Change::new(EventKind::Created, id, None, None, Some(record)), None);
+            let created = EventKind::Created;
+            let change = Change::new(created, id, Origin::default(), None, Some(record));
+            group.changes.push(change);
         }
         compactor.tree.apply(&group).expect("it follows");
         let (memtable, totals) = compactor.tree.freeze().expect("the last one is a table");

@@ -46,8 +46,8 @@ impl EventLog {
         let at_ms = if sequence == totals.last_sequence {
             Some(totals.last_at_ms)
         } else {
-            let at_ms = self.tree.event(sequence, |event| Ok(event.core.at_ms))?;
-            at_ms.or(is_begin.then_some(0))
+            let event = self.tree.event(sequence)?;
+            event.map(|event| event.core.at_ms).or(is_begin.then_some(0))
         };
         Ok(at_ms.is_some_and(|at_ms| cursor == self.cursor(sequence, at_ms)))
     }
@@ -99,30 +99,28 @@ impl EventLog {
         begin: EventCursor,
         limit: usize,
     ) -> anyhow::Result<Option<EventPage>> {
-        let event = |sequence, record: EventRecord<'_>| {
-            Ok(Event {
-                cursor: self.cursor(sequence, record.core.at_ms),
-                kind: record.core.kind,
-                id: record.id(),
-                at: record.at(),
-                by: record.author()?,
-            })
-        };
         let (totals, tables, in_tables, in_memory) = {
             let levels = self.tree.read();
             let from = levels.first_sequence();
             let of_page = (first.max(from)..=levels.totals.last_sequence).take(limit);
-            let in_memory = of_page.map_while(|sequence| Some((sequence, levels.event(sequence)?)));
-            let in_memory = in_memory.map(|(sequence, recent)| event(sequence, recent.record()?));
-            let in_memory = in_memory.collect::<anyhow::Result<Vec<_>>>()?;
+            let in_memory = of_page.map_while(|sequence| levels.event(sequence).cloned());
+            let in_memory: Vec<_> = in_memory.collect();
             (levels.totals, Arc::clone(&levels.tables), first..from, in_memory)
         };
         if first < totals.stored_from {
             return Ok(None);
         }
-        let mut events = events_in(&tables, in_tables, limit, event)?;
+        let mut events = events_in(&tables, in_tables, limit)?;
         events.extend(in_memory);
         events.truncate(limit);
+        let event = |(sequence, event): (u64, EventRecord)| Event {
+            cursor: self.cursor(sequence, event.core.at_ms),
+            kind: event.core.kind,
+            id: event.id(),
+            at: event.at(),
+            by: event.by,
+        };
+        let events: Vec<Event> = (first..=u64::MAX).zip(events).map(event).collect();
         let next = events.last().map_or(begin, |event| event.cursor);
         Ok(Some(EventPage { events, next }))
     }
@@ -151,8 +149,8 @@ impl EventLog {
         while low < high {
             let middle = low.midpoint(high);
             // An event that was forgotten since `totals` were read is too old.
-            let at_ms = self.tree.event(middle, |event| Ok(event.core.at_ms))?;
-            if at_ms.is_some_and(|at_ms| at_ms >= oldest_ms) {
+            let is_young = |event: EventRecord| event.core.at_ms >= oldest_ms;
+            if self.tree.event(middle)?.is_some_and(is_young) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -169,13 +167,12 @@ pub(crate) fn cursor(id: u32, sequence: u64, at_ms: u64) -> EventCursor {
     EventCursor { revision: Revision::from(sequence), log }
 }
 
-/// What `event` makes of the first events of a range of sequence numbers. The whole range must be in the tables.
+/// The first events of a range of sequence numbers. The whole range must be in the tables.
 fn events_in(
     tables: &Tables,
     sequences: Range<u64>,
     limit: usize,
-    event: impl Fn(u64, EventRecord<'_>) -> anyhow::Result<Event>,
-) -> anyhow::Result<Vec<Event>> {
+) -> anyhow::Result<Vec<EventRecord>> {
     if sequences.is_empty() {
         return Ok(Vec::new());
     }
@@ -184,7 +181,7 @@ fn events_in(
         let entry = entries.next().context("cannot read the events")?;
         let (key, value) = entry.context("the newest events are missing")?;
         ensure!(EventKey::of(key)? == EventKey::Event(sequence), "event {sequence} is missing");
-        event(sequence, EventRecord::decode(value.unwrap_or_default())?)
+        EventRecord::decode(value.unwrap_or_default())
     };
     sequences.take(limit).map(read).collect()
 }
@@ -199,7 +196,7 @@ mod tests {
     use crate::EventKind;
     use crate::event::from_millis;
     use crate::record::PlantRecord;
-    use crate::sled::commit::change::{Change, ChangeGroup};
+    use crate::sled::commit::change::{Change, ChangeGroup, Origin};
 
     const AGE: Duration = Duration::from_secs(60);
 
@@ -213,7 +210,9 @@ mod tests {
             let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
             let record = record.encode().expect("encodes");
             let id = PlantId::from(revision.cast_signed());
-            group.push(Change::new(EventKind::Created, id, None, None, Some(record)), None);
+            let created = EventKind::Created;
+            let change = Change::new(created, id, Origin::default(), None, Some(record));
+            group.changes.push(change);
             tree.apply(&group).expect("it follows");
         }
         EventLog { tree, id: 7, retention }

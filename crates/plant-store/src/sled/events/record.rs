@@ -1,4 +1,4 @@
-//! The record of an event, and its bytes.
+//! The records of events and of replaced versions of plants, and their bytes.
 
 use std::time::SystemTime;
 
@@ -8,19 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::from_millis;
 use crate::format::{Format, whole};
+use crate::record::EncodedPlant;
 use crate::sled::commit::change::check_time;
-use crate::{Author, EventKind, PastChange, Revision};
+use crate::{Author, EventKind};
 
-const FORMAT: Format = Format { name: "an event", oldest: 1, newest: 2 };
+const EVENT: Format = Format { name: "an event", oldest: 1, newest: 2 };
+const VERSION: Format = Format { name: "a version of a plant", oldest: 1, newest: 1 };
 
 /// An event as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EventRecord<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EventRecord {
     pub(crate) core: EventCore,
     /// Who made the change. Version 1 has no authors.
-    pub(crate) by: Option<&'a str>,
-    /// The name and the tag of the plant after the change, if it exists. Version 1 has no plants.
-    pub(crate) plant: Option<(&'a str, Option<&'a str>)>,
+    pub(crate) by: Option<Author>,
+    /// The sequence number of the plant's previous event. None before a creation, and in version 1.
+    pub(crate) previous: Option<u64>,
 }
 
 /// What every version of an event has.
@@ -32,53 +34,51 @@ pub(crate) struct EventCore {
     pub(crate) at_ms: u64,
 }
 
-impl<'a> EventRecord<'a> {
+impl EventRecord {
     pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
-        // Everything but the texts takes less than 32 bytes.
-        let texts = self.plant.map_or(0, |(name, tag)| name.len() + tag.map_or(0, str::len));
-        let capacity = self.by.map_or(0, str::len) + texts + 32;
-        FORMAT.encode(&(self.core, self.by, self.plant), capacity)
+        // Everything but the author takes less than 40 bytes.
+        let capacity = self.by.as_ref().map_or(0, |by| by.name().len()) + 40;
+        EVENT.encode(&(self.core, &self.by, self.previous), capacity)
     }
 
-    pub(crate) fn decode(value: &'a [u8]) -> anyhow::Result<Self> {
+    pub(crate) fn decode(value: &[u8]) -> anyhow::Result<Self> {
         let decode = || {
-            let (core, by, plant) = match FORMAT.version_of(value)? {
+            let (core, by, previous): (EventCore, _, _) = match EVENT.version_of(value)? {
                 (1, content) => (whole(content)?, None, None),
                 (_, content) => whole(content)?,
             };
-            let core: EventCore = core;
             check_time(core.at_ms)?;
-            anyhow::Ok(Self { core, by, plant })
+            anyhow::Ok(Self { core, by, previous })
         };
         decode().context("an event is damaged")
     }
 
-    /// Whether the index by plant has the event: version 1 had no index.
-    pub(crate) fn is_indexed(value: &[u8]) -> bool {
-        value.first().is_some_and(|version| *version > 1)
+    pub(crate) fn id(&self) -> PlantId {
+        PlantId::from(self.core.id)
     }
 
     pub(crate) fn at(&self) -> SystemTime {
         from_millis(self.core.at_ms)
     }
+}
 
-    pub(crate) fn author(&self) -> anyhow::Result<Option<Author>> {
-        Ok(self.by.map(Author::new).transpose()?)
+/// The name and the tag of a plant between two events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Version<'a> {
+    name: &'a str,
+    tag: Option<&'a str>,
+}
+
+impl<'a> Version<'a> {
+    pub(crate) fn encode(record: &EncodedPlant) -> anyhow::Result<Vec<u8>> {
+        let record = record.decode()?;
+        let version = Version { name: record.name, tag: record.tag };
+        VERSION.encode(&version, record.name.len() + record.tag.map_or(0, str::len) + 8)
     }
 
-    /// The change, in the history of its plant.
-    pub(crate) fn to_past_change(self, sequence: u64) -> anyhow::Result<PastChange> {
-        let plant = self.plant.map(|(name, tag)| Plant::new(name, tag.map(str::to_owned)));
-        Ok(PastChange {
-            revision: Revision::from(sequence),
-            kind: self.core.kind,
-            at: self.at(),
-            by: self.author()?,
-            plant: plant.transpose().context("the plant of an event breaks the rules")?,
-        })
-    }
-
-    pub(crate) fn id(&self) -> PlantId {
-        PlantId::from(self.core.id)
+    pub(crate) fn decode(value: &'a [u8]) -> anyhow::Result<Plant> {
+        let version: Version<'a> = VERSION.decode(value).context("a version is damaged")?;
+        let plant = Plant::new(version.name, version.tag.map(str::to_owned));
+        plant.context("a version of a plant breaks the rules")
     }
 }

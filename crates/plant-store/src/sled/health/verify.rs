@@ -12,7 +12,7 @@ use super::events_by_plant::{EventsByPlant, PlantEvent, UnsortedEvents};
 use super::findings::Findings;
 use crate::record::PlantRecord;
 use crate::sled::commit::change::{Digest, Totals, digest};
-use crate::sled::events::record::EventRecord;
+use crate::sled::events::record::{EventRecord, Version};
 use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::tag_counts::add_count;
 use crate::sled::search::builder::{IndexBuilder, IndexEntries};
@@ -64,9 +64,9 @@ pub(crate) struct Verifier<'a> {
     /// The digests of the plants' tags and of the counts of tags, which must be equal.
     of_tags: Digest,
     of_counts: Digest,
-    /// The digests of the indexed events and of their index by plant, which must be equal.
-    of_indexed: Digest,
-    of_index: Digest,
+    /// The digests of the versions and deletions that the events imply, and of those that are there, which must be equal.
+    of_events: Digest,
+    of_history: Digest,
 }
 
 impl<'a> Verifier<'a> {
@@ -93,8 +93,8 @@ impl<'a> Verifier<'a> {
             of_plants: Digest::default(),
             of_tags: Digest::default(),
             of_counts: Digest::default(),
-            of_indexed: Digest::default(),
-            of_index: Digest::default(),
+            of_events: Digest::default(),
+            of_history: Digest::default(),
         }
     }
 
@@ -120,18 +120,22 @@ impl<'a> Verifier<'a> {
         Verification { plants, events, disagreements, more_disagreements }
     }
 
-    fn of_events(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+    fn entry_of_event(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let key = EventKey::of(key)?;
         if key.sequence() < self.history_from {
             return Ok(());
         }
         match key {
             EventKey::Event(sequence) => self.event(sequence, value),
-            EventKey::ByPlant(id, sequence) => {
-                self.of_index += digest(id, &keys::event_key(sequence));
+            EventKey::Version(sequence) => {
+                self.of_history += digest(PlantId::MIN, &keys::version_key(sequence));
+                Version::decode(value).map(drop)
+            }
+            EventKey::Deletion(id, sequence) => {
+                self.of_history += digest(PlantId::MIN, &keys::deletion_key(id, sequence));
                 Ok(())
             }
-            EventKey::OfBatch(..) => StoredResult::decode(value).map(drop).map_err(Into::into),
+            EventKey::Batch(..) => StoredResult::decode(value).map(drop).map_err(Into::into),
         }
     }
 
@@ -143,9 +147,14 @@ impl<'a> Verifier<'a> {
             self.next_event = sequence + 1;
         }
         let event = EventRecord::decode(value)?;
-        event.to_past_change(sequence)?;
-        if EventRecord::is_indexed(value) {
-            self.of_indexed += digest(event.id(), &keys::event_key(sequence));
+        if let Some(previous) = event.previous {
+            if previous >= self.history_from {
+                self.of_events += digest(PlantId::MIN, &keys::version_key(previous));
+            }
+            if event.core.kind == EventKind::Deleted {
+                let key = keys::deletion_key(event.id(), sequence);
+                self.of_events += digest(PlantId::MIN, &key);
+            }
         }
         self.unsorted.add(PlantEvent::new(event.id(), sequence, event.core.kind))
     }
@@ -254,8 +263,8 @@ impl<'a> Verifier<'a> {
         if self.of_plants != digest {
             self.findings.add("the plants do not match their digest")?;
         }
-        if self.of_index != self.of_indexed {
-            self.findings.add("the index of the events by plant does not match the events")?;
+        if self.of_history != self.of_events {
+            self.findings.add("the versions and deletions of plants do not match the events")?;
         }
         if self.of_counts != self.of_tags {
             self.findings.add("the counts of the tags do not match the plants")?;
@@ -270,7 +279,7 @@ impl EntrySink for Verifier<'_> {
         let Some(value) = value else { return Ok(()) };
         match map {
             Map::Tags => self.count(key, value),
-            Map::Events => self.of_events(key, value),
+            Map::Events => self.entry_of_event(key, value),
             Map::Plants => self.plant(key, value),
             Map::Search => Ok(()),
         }

@@ -7,67 +7,39 @@ pub(crate) mod level;
 pub(crate) mod sorted_map;
 pub(crate) mod tag_counts;
 
-use std::collections::BTreeMap;
-use std::iter::successors;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
 use plant_domain::PlantId;
 
 use self::sorted_map::SortedMap;
 use self::tag_counts::TagCounts;
+use crate::IdempotencyDigest;
 use crate::record::EncodedPlant;
-use crate::sled::commit::change::{BatchOutcome, ChangeGroup};
-use crate::sled::events::record::{EventCore, EventRecord};
-use crate::sled::keys;
+use crate::sled::commit::change::{BatchOutcome, Change, ChangeGroup};
+use crate::sled::events::record::{EventCore, EventRecord, Version};
+use crate::sled::keys::{self, EventKey};
 use crate::sled::search::text_log::TextLog;
 use crate::sled::tables::{EntrySink, Map};
-use crate::{Author, IdempotencyDigest};
 
 /// The changes of consecutive groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Memtable {
     /// The sequence number of the first event, or of the next one while there is none.
     pub(crate) first_sequence: u64,
-    /// Each changed plant in its newest state.
-    pub(crate) plants: SortedMap<NewestState>,
+    /// Each changed plant in its newest state; `None` when it was deleted.
+    pub(crate) plants: SortedMap<Option<EncodedPlant>>,
     /// By how much the changes alter the number of plants with each tag.
     pub(crate) tag_counts: TagCounts,
     /// The texts of the changed plants, for searches.
     pub(crate) texts: TextLog,
-    pub(crate) events: Vec<RecentEvent>,
+    pub(crate) events: Vec<EventRecord>,
+    /// The plants that changes of this memtable replaced or deleted, by the events that had made them.
+    versions: BTreeMap<u64, EncodedPlant>,
+    /// The keys of the deletions.
+    deletions: BTreeSet<[u8; 17]>,
     /// The outcomes of batches, by their digests.
     outcomes: BTreeMap<[u8; IdempotencyDigest::BYTES], BatchOutcome>,
-}
-
-/// The newest state of a plant in a memtable.
-#[derive(Clone, Debug)]
-pub(crate) struct NewestState {
-    /// `None` when the plant was deleted.
-    pub(crate) record: Option<EncodedPlant>,
-    /// The place of its event in the memtable.
-    event: usize,
-}
-
-/// An event in a memtable.
-#[derive(Clone, Debug)]
-pub(crate) struct RecentEvent {
-    core: EventCore,
-    by: Option<Author>,
-    /// The plant after the change.
-    record: Option<EncodedPlant>,
-    /// The place of the previous event of the plant in the memtable.
-    previous: Option<usize>,
-}
-
-impl RecentEvent {
-    pub(crate) fn record(&self) -> anyhow::Result<EventRecord<'_>> {
-        let plant = self.record.as_ref().map(EncodedPlant::decode).transpose()?;
-        Ok(EventRecord {
-            core: self.core,
-            by: self.by.as_ref().map(Author::name),
-            plant: plant.map(|plant| (plant.name, plant.tag)),
-        })
-    }
 }
 
 impl Memtable {
@@ -79,6 +51,8 @@ impl Memtable {
             tag_counts: TagCounts::new(),
             texts: TextLog::default(),
             events: Vec::new(),
+            versions: BTreeMap::new(),
+            deletions: BTreeSet::new(),
             outcomes: BTreeMap::new(),
         }
     }
@@ -87,8 +61,9 @@ impl Memtable {
     pub(crate) fn apply(&mut self, group: &ChangeGroup) -> anyhow::Result<()> {
         let next = self.first_sequence + self.events.len() as u64;
         ensure!(group.first_sequence == next, "a group is out of order");
-        for (change, by) in group.changes.iter().zip(&group.by) {
+        for change in &group.changes {
             let (id, plant) = (PlantId::from(change.id), change.plant()?);
+            self.add_event(change, group.at_ms)?;
             let tag = plant.and_then(|plant| plant.tag);
             if tag != change.tag_before.as_deref() {
                 tag.into_iter().for_each(|gained| self.count_tag(gained, 1));
@@ -97,18 +72,27 @@ impl Memtable {
             if let Some(plant) = plant {
                 self.texts.add(id, plant.name, plant.tag);
             }
-            let state = NewestState { record: change.record.clone(), event: self.events.len() };
-            let before = self.plants.insert(id, state);
-            self.events.push(RecentEvent {
-                core: EventCore { kind: change.kind, id: change.id, at_ms: group.at_ms },
-                by: by.clone(),
-                record: change.record.clone(),
-                previous: before.map(|before| before.event),
-            });
+            self.plants.insert(id, change.record.clone());
         }
         for outcome in &group.outcomes {
             self.outcomes.insert(outcome.digest, outcome.clone());
         }
+        Ok(())
+    }
+
+    fn add_event(&mut self, change: &Change, at_ms: u64) -> anyhow::Result<()> {
+        let mut previous = None;
+        if let Some(before) = &change.origin.before {
+            let revision = before.decode()?.revision;
+            self.versions.insert(revision, before.clone());
+            previous = Some(revision);
+            if change.record.is_none() {
+                let sequence = self.first_sequence + self.events.len() as u64;
+                self.deletions.insert(keys::deletion_key(change.id.into(), sequence));
+            }
+        }
+        let core = EventCore { kind: change.kind, id: change.id, at_ms };
+        self.events.push(EventRecord { core, by: change.origin.by.clone(), previous });
         Ok(())
     }
 
@@ -120,35 +104,36 @@ impl Memtable {
         }
     }
 
-    /// Writes all entries except events before `stored_from`.
+    /// Writes all entries except those of events before `history_from`.
     pub(crate) fn write_to(
         &self,
         sink: &mut impl EntrySink,
-        stored_from: u64,
+        history_from: u64,
     ) -> anyhow::Result<()> {
         for (tag, count) in self.tag_counts.iter().filter(|(_, count)| **count != 0) {
             sink.add(Map::Tags, tag.as_bytes(), Some(&postcard::to_stdvec(count)?))?;
         }
         for (sequence, event) in (self.first_sequence..).zip(&self.events) {
-            if sequence >= stored_from {
-                let event = event.record()?.encode()?;
-                sink.add(Map::Events, &keys::event_key(sequence), Some(&event))?;
+            if sequence >= history_from {
+                sink.add(Map::Events, &keys::event_key(sequence), Some(&event.encode()?))?;
             }
         }
-        for (id, state) in self.plants.iter() {
-            for (sequence, _) in self.events_back_from(Some(state.event)) {
-                if sequence >= stored_from {
-                    sink.add(Map::Events, &keys::history_key(id, sequence), Some(&[]))?;
-                }
+        for (sequence, record) in self.versions.range(history_from..) {
+            let version = Version::encode(record)?;
+            sink.add(Map::Events, &keys::version_key(*sequence), Some(&version))?;
+        }
+        for key in &self.deletions {
+            if EventKey::of(key)?.sequence() >= history_from {
+                sink.add(Map::Events, key, Some(&[]))?;
             }
         }
         for BatchOutcome { digest, sequence, results } in self.outcomes.values() {
-            if *sequence >= stored_from {
+            if *sequence >= history_from {
                 sink.add(Map::Events, &keys::batch_key(digest, *sequence), Some(results))?;
             }
         }
-        for (id, state) in self.plants.iter() {
-            let record = state.record.as_ref().map(EncodedPlant::bytes);
+        for (id, record) in self.plants.iter() {
+            let record = record.as_ref().map(EncodedPlant::bytes);
             sink.add(Map::Plants, &keys::plant_key(id), record)?;
         }
         Ok(())
@@ -159,37 +144,23 @@ impl Memtable {
         (self.first_sequence, self.first_sequence + self.events.len() as u64 - 1)
     }
 
-    pub(crate) fn event(&self, sequence: u64) -> Option<&RecentEvent> {
-        self.events.get(self.place_of(sequence)?)
+    pub(crate) fn event(&self, sequence: u64) -> Option<&EventRecord> {
+        let place = usize::try_from(sequence.checked_sub(self.first_sequence)?).ok()?;
+        self.events.get(place)
     }
 
-    /// The events of a plant before a sequence number, newest first.
-    pub(crate) fn history(
-        &self,
-        id: PlantId,
-        before: u64,
-    ) -> impl Iterator<Item = (u64, &RecentEvent)> {
-        // Usually, `before` is an event of the plant itself, so that no newer ones are passed.
-        let known = self.event(before).filter(|event| event.core.id == id.get());
-        let newest = || self.plants.get(id).map(|state| state.event);
-        let start = known.map_or_else(newest, |event| event.previous);
-        self.events_back_from(start).skip_while(move |(sequence, _)| *sequence >= before)
+    /// The plant that an event had made, if this memtable has the event that replaced or deleted it.
+    pub(crate) fn version(&self, sequence: u64) -> Option<&EncodedPlant> {
+        self.versions.get(&sequence)
     }
 
-    /// The event at a place, and the earlier ones of its plant.
-    fn events_back_from(&self, place: Option<usize>) -> impl Iterator<Item = (u64, &RecentEvent)> {
-        let event = |place: usize| Some((place, self.events.get(place)?));
-        let all =
-            successors(place.and_then(event), move |(_, later)| later.previous.and_then(event));
-        all.map(|(place, event)| (self.first_sequence + place as u64, event))
+    /// The key of the newest deletion from this key on, of any plant.
+    pub(crate) fn deletion_from(&self, key: [u8; 17]) -> Option<&[u8; 17]> {
+        self.deletions.range(key..).next()
     }
 
     /// The outcome of a batch.
     pub(crate) fn outcome(&self, digest: &[u8; IdempotencyDigest::BYTES]) -> Option<&BatchOutcome> {
         self.outcomes.get(digest)
-    }
-
-    fn place_of(&self, sequence: u64) -> Option<usize> {
-        usize::try_from(sequence.checked_sub(self.first_sequence)?).ok()
     }
 }

@@ -1,6 +1,5 @@
 //! A map ordered by id, for memtables. Its lookups touch few cache lines, and a copy shares its leaves.
 
-use std::mem;
 use std::sync::Arc;
 
 use plant_domain::PlantId;
@@ -43,17 +42,17 @@ impl<T: Clone> SortedMap<T> {
         leaf.ids.binary_search(&id).ok().map(|place| &leaf.values[place])
     }
 
-    /// Adds an entry, or replaces the value of the id. Returns the replaced value.
-    pub(crate) fn insert(&mut self, id: PlantId, value: T) -> Option<T> {
+    /// Adds an entry, or replaces the value of the id.
+    pub(crate) fn insert(&mut self, id: PlantId, value: T) {
         let index = self.leaf_of(id);
         let Some(leaf) = self.leaves.get_mut(index).map(Arc::make_mut) else {
             self.first_ids.push(id);
             self.leaves.push(Arc::new(Leaf { ids: vec![id], values: vec![value] }));
             self.len = 1;
-            return None;
+            return;
         };
         match leaf.ids.binary_search(&id) {
-            Ok(place) => Some(mem::replace(&mut leaf.values[place], value)),
+            Ok(place) => leaf.values[place] = value,
             Err(place) => {
                 leaf.ids.insert(place, id);
                 leaf.values.insert(place, value);
@@ -63,7 +62,6 @@ impl<T: Clone> SortedMap<T> {
                     let is_appended = place == LEAF_MAX_ENTRIES;
                     self.split(index, if is_appended { place } else { LEAF_MAX_ENTRIES / 2 });
                 }
-                None
             }
         }
     }

@@ -87,6 +87,12 @@ impl Table {
         self.summary.contents.iter().map(|contents| contents.bytes).sum()
     }
 
+    /// Whether the changes of the table include one with this sequence number.
+    pub(crate) fn has_event(&self, sequence: u64) -> bool {
+        let (first, last) = self.summary.sequences;
+        (first..=last).contains(&sequence)
+    }
+
     /// The value of a plant's key: `None` if the table does not have the key, `Some(None)` for a tombstone.
     pub(crate) fn plant(&self, key: &[u8]) -> anyhow::Result<Option<Option<Arc<[u8]>>>> {
         if !self.filter.may_contain(key) {

@@ -196,7 +196,7 @@ mod tests {
     use crate::EventKind;
     use crate::sled::backup::archive::reader::{ArchiveReader, PointInTime};
     use crate::sled::backup::archive::{pieces, prune_archive};
-    use crate::sled::commit::change::{Change, ChangeGroup, Totals};
+    use crate::sled::commit::change::{Change, ChangeGroup, Origin, Totals};
 
     const LOG: u32 = 7;
 
@@ -206,13 +206,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut totals = Totals::default();
         for number in 1..=count {
-            let change =
-                Change::new(EventKind::Created, number.cast_signed().into(), None, None, None);
-            let group = ChangeGroup {
-                changes: vec![change],
-                by: vec![None],
-                ..ChangeGroup::after(&totals, 1)
-            };
+            let change = Change::new(
+                EventKind::Created,
+                number.cast_signed().into(),
+                Origin::default(),
+                None,
+                None,
+            );
+            let group = ChangeGroup { changes: vec![change], ..ChangeGroup::after(&totals, 1) };
             totals = totals.after(&group).expect("adds up");
             let name = PieceName { event_log: LOG, first_sequence: number, last_sequence: number };
             let written_at = SystemTime::now() - Duration::from_hours(200 - number);

@@ -9,7 +9,7 @@ use crate::EventKind;
 use crate::event::from_millis;
 use crate::record::PlantRecord;
 use crate::sled::backup::archive::write_piece;
-use crate::sled::commit::change::Change;
+use crate::sled::commit::change::{Change, Origin};
 
 const EVENT_LOG: u32 = 7;
 
@@ -20,9 +20,9 @@ fn write(archive: &Path, times_ms: &[u64]) {
         let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
         let record = record.encode().expect("encodes");
         let id = PlantId::from(revision.cast_signed());
-        let created = Change::new(EventKind::Created, id, None, None, Some(record));
+        let created = Change::new(EventKind::Created, id, Origin::default(), None, Some(record));
         let mut group = ChangeGroup { at_ms: *at_ms, ..ChangeGroup::after(&totals, 1) };
-        group.push(created, None);
+        group.changes.push(created);
         let (event_log, first_sequence, last_sequence) = (EVENT_LOG, revision, revision);
         let name = PieceName { event_log, first_sequence, last_sequence };
         let payload = group.encode().expect("encodes");
