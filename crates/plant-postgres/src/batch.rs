@@ -85,6 +85,10 @@ enum Found {
 
 impl Writer {
     async fn carry_out_batch(&self, reader: &PostgresReader, batch: &Batch) -> Outcome {
+        if batch.writes.len() > BATCH_MAX_WRITES {
+            let cause = anyhow!("a batch has at most {BATCH_MAX_WRITES} writes");
+            return Err(StoreError::Refused(StoreFailure::new(cause)).into());
+        }
         let ids: BTreeSet<PlantId> = batch.writes.iter().map(|write| write.id()).collect();
         let begun = Instant::now();
         let mut not_written = NotWritten::default();
@@ -105,19 +109,15 @@ impl Writer {
                     continue;
                 }
                 SessionError::Refused(said) | SessionError::StaleStatement(said) => {
-                    let error = SessionError::Refused(said);
+                    let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
                     match self.health.rehearse(&self.sessions, &ids).await {
                         // One more attempt tells whether PostgreSQL still refuses the batch.
                         Ok(()) if !was_refused => {
                             was_refused = true;
                             continue;
                         }
-                        Ok(()) => {
-                            let cause = StoreFailure::new(anyhow!(error));
-                            return Err(StoreError::Refused(cause).into());
-                        }
+                        Ok(()) => return Err(StoreError::Refused(cause).into()),
                         Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
-                            let cause = StoreFailure::new(anyhow!(error));
                             self.health.note_no_writes(&cause);
                             return Err(StoreError::Unavailable(cause).into());
                         }
@@ -168,7 +168,7 @@ impl Writer {
         let idempotency = digest.as_ref().map(<[u8; _]>::as_slice).zip(stored.as_deref());
         let attempted = Instant::now();
         let committed = self.commit(session, &plan, Course::CommitAll, idempotency).await?;
-        if committed.written.len() < plan.rows.len() {
+        if Course::CommitAll.rolls_back(&committed, &plan) {
             let Plan { mut rows, .. } = plan;
             rows.retain(|id, _| !committed.written.contains(id));
             not_written.note(rows)?;

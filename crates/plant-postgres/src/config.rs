@@ -28,8 +28,9 @@ pub struct PostgresConfig {
     pub tls: Option<ClientConfig>,
     /// The events to keep at least. Up to 1 % more may be kept, plus the rest of a group.
     pub retention: EventRetention,
-    /// The most sessions for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS); at least 2. Half of them may
-    /// hold a [snapshot](plant_store::PlantRepository::snapshot).
+    /// The most sessions for reading, besides [`WRITING_SESSIONS`](crate::WRITING_SESSIONS), and not fewer than
+    /// [`FEWEST_READING_SESSIONS`](crate::FEWEST_READING_SESSIONS). Half of them may hold a
+    /// [snapshot](plant_store::PlantRepository::snapshot).
     pub reading_sessions: NonZeroUsize,
 }
 

@@ -92,7 +92,8 @@ pub use self::config::{
 };
 pub use self::schema::Migration;
 
-/// How many groups of writes and batches are in flight at once, each in its own session. With more, groups would be smaller.
+/// How many groups of writes and batches are in flight at once, each in its own session. With more, groups would be
+/// smaller.
 const GROUPS_IN_FLIGHT: usize = 3;
 
 /// How many reads of single plants may wait. Further reads wait for room.
@@ -102,7 +103,7 @@ const WAITING_READS: usize = 1024;
 const READS_IN_FLIGHT: usize = 3;
 
 /// The fewest sessions for reading: one for a snapshot, and one for all other reads.
-const FEWEST_READING_SESSIONS: usize = 2;
+pub const FEWEST_READING_SESSIONS: usize = 2;
 
 /// How many imports are carried out at once, each in its own session.
 const IMPORTS_AT_ONCE: usize = 2;
@@ -141,7 +142,8 @@ pub struct PostgresRepository {
 }
 
 impl PostgresRepository {
-    /// Connects to PostgreSQL. Makes missing tables, if the user of the database has the right to.
+    /// Connects to PostgreSQL. Makes missing tables and alters those of the version before, if the user of the database
+    /// has the right to.
     ///
     /// # Errors
     ///
@@ -158,8 +160,8 @@ impl PostgresRepository {
         opened.await.map_err(unusable)
     }
 
-    /// Makes missing tables, missing rows of the table `counters`, and the index over names, also while others use the
-    /// tables.
+    /// Makes missing tables, alters those of the version before, and makes missing rows of the table `counters` and the
+    /// index over names, also while others use the tables.
     ///
     /// # Errors
     ///

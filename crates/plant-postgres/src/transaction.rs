@@ -9,7 +9,7 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
 use crate::event_columns::EventColumns;
-use crate::plan::{Committed, RowColumns};
+use crate::plan::{Committed, Plan, RowColumns};
 use crate::schema::COUNTER_SLOTS;
 use crate::sessions::{Session, SessionError};
 use crate::statements::{
@@ -69,6 +69,13 @@ pub(super) enum Course {
     CommitAll,
     /// Begins and rolls back.
     RollBack,
+}
+
+impl Course {
+    /// Whether nothing is committed, because some of the planned rows were not written.
+    pub(super) fn rolls_back(self, written: &Committed, plan: &Plan) -> bool {
+        self == Self::CommitAll && written.written.len() < plan.rows.len()
+    }
 }
 
 /// Inserts rows with free ids, updates rows that have the expected revision, and inserts the events of the rows

@@ -273,7 +273,8 @@ impl Writer {
     }
 
     /// Commits the rows that are unchanged since they were read, and their events. If the answer is lost, finds out the
-    /// outcome, or fails with [`SessionError::UnknownOutcome`]. `batch` has the digest and the results of a batch.
+    /// outcome, or fails with [`SessionError::UnknownOutcome`]. `batch` has the digest and the results of a batch. See
+    /// [`Course::rolls_back`].
     pub(super) async fn commit(
         &self,
         session: Session,
@@ -295,9 +296,7 @@ impl Writer {
         };
         let unknown = |error: SessionError| SessionError::UnknownOutcome(error.to_string());
         match committed {
-            Ok(committed)
-                if committed.written.len() < plan.rows.len() && course == Course::CommitAll =>
-            {
+            Ok(committed) if course.rolls_back(&committed, plan) => {
                 skip_block(&session).await;
                 Ok(committed)
             }

@@ -11,8 +11,8 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use plant_postgres::{
-    DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, PostgresConfig, PostgresRepository, PostgresUrl,
-    SchemaName, WRITING_SESSIONS,
+    DEFAULT_READING_SESSIONS, DEFAULT_SCHEMA, FEWEST_READING_SESSIONS, PostgresConfig,
+    PostgresRepository, PostgresUrl, SchemaName, WRITING_SESSIONS,
 };
 use plant_store::OpenError;
 use rustls::crypto::ring;
@@ -25,8 +25,7 @@ use crate::exit::Stop;
 use crate::option_value::whole_number;
 use crate::print::print;
 
-/// The fewest connections: one is for reading.
-const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + 1;
+const FEWEST_CONNECTIONS: u64 = WRITING_SESSIONS as u64 + FEWEST_READING_SESSIONS as u64;
 
 const MOST_CONNECTIONS: u64 = 1_000;
 
