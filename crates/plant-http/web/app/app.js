@@ -168,8 +168,8 @@ export class App {
   /** Turns to the page that is `first`, `previous` or `next`, if there is one. */
   async turnPage(to) {
     const { list } = this.session;
-    if (list.plants === null || (to === "next" ? !list.hasMore : list.query.after === null)) return;
-    const isTurned = await this.#navigate(() => list[to]());
+    if (!list.canTurn(to)) return;
+    const isTurned = await this.#navigate(() => list.turn(to));
     // Otherwise the focus may be below the plants, and out of sight, or on a button that is disabled now.
     if (isTurned && !document.activeElement.matches(".place button:enabled")) focusActiveRow();
   }

@@ -63,6 +63,6 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
  */
 async function doPlantsFollow(server, filter, end, signal) {
   const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1] ?? null;
-  const { plants } = await readPage(server, filter, lastId, { limit: 1, signal });
+  const { plants } = await readPage(server, filter, { after: lastId }, { limit: 1, signal });
   return plants.length > 0;
 }

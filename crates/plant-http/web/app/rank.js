@@ -1,7 +1,7 @@
 // The rank of a page is the number of plants before it. The server reports neither a rank nor the number of plants that match
 // a name, so this derives both, as far as they can be known.
 
-import { Failure, nextAfter, queryOf } from "./server.js";
+import { Failure, linkTo, queryOf } from "./server.js";
 
 // The most plants, and the most events, in one answer of the server.
 const MOST = 1000;
@@ -49,10 +49,10 @@ async function eventsSince(server, cursor, signal) {
  * The rank of a page. `rank` belongs to the same moment: it is where this page begins, or, when a person turns back, where the
  * page after it begins; null if unknown.
  */
-export function rankOfPage(rank, { after, plants, hasMore, total, cursor }) {
+export function rankOfPage(rank, { after, plants, next, total, cursor }) {
   if (after === null) return rankAt(null, 0, cursor);
   if (rank?.after === after && rank.isExact) return rank;
-  if (!hasMore && total !== null) return rankAt(after, total - plants.length, cursor, { upTo: LARGEST_ID });
+  if (next === null && total !== null) return rankAt(after, total - plants.length, cursor, { upTo: LARGEST_ID });
   if (rank === null || rank.after === null) return null;
   const before = rank.before - plants.filter(({ id }) => isUpTo(id, rank.after)).length;
   return rankAt(after, Math.max(before, 0), cursor, { isExact: rank.isExact, upTo: rank.upTo });
@@ -61,5 +61,5 @@ export function rankOfPage(rank, { after, plants, hasMore, total, cursor }) {
 /** Counts the plants with a name, as far as one answer goes. `isAll` says whether there are no more. */
 export async function countMatches(server, { name, tag }, signal) {
   const { headers, value } = await server.read(`plants?${queryOf({ limit: MOST, name, tag })}`, signal);
-  return { number: value.length, isAll: nextAfter(headers) === null, cursor: headers.get("X-Events-After") };
+  return { number: value.length, isAll: linkTo("next", headers) === null, cursor: headers.get("X-Events-After") };
 }

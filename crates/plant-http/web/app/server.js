@@ -212,8 +212,11 @@ export function queryOf(parameters) {
   return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
 }
 
-/** The parameter `after` of the `Link` to the next page, or null if there is no next page. */
-export function nextAfter(headers) {
-  const link = /^<([^>]*)>/.exec(headers.get("Link") ?? "");
-  return link && new URL(link[1], document.baseURI).searchParams.get("after");
+/** The place that the `Link` with a relation, such as `next`, leads to: its `after` or `before`. Null if there is none. */
+export function linkTo(relation, headers) {
+  const links = [...(headers.get("Link") ?? "").matchAll(/<([^>]*)>; rel="(\w+)"/g)];
+  const target = links.find(([, , ofLink]) => ofLink === relation)?.[1];
+  if (target === undefined) return null;
+  const { searchParams } = new URL(target, document.baseURI);
+  return searchParams.has("before") ? { before: searchParams.get("before") } : { after: searchParams.get("after") };
 }
