@@ -30,20 +30,19 @@ export function rangeText(list) {
   if (plants.length === 0 && !(isAll && (name || tag))) return "";
   const filters = `${tag ? ` with the tag “${tag}”` : ""}${name ? ` matching “${name}”` : ""}`;
   if (isAll) return html`<b>${formatPlants(plants.length)}</b>${filters}`;
-  const { total, isAbout } = name ? matching(list) : { total: formatPlants(list.total), isAbout: false };
+  const total = name ? matching(list) : formatPlants(list.total);
   const begin = rank?.before ?? 0;
   const numbers = plants.length === 1 ? [begin + 1] : [begin + 1, begin + plants.length];
   const range = rank ? numbers.map(formatCount).join("–") : formatCount(plants.length);
-  const about = isAbout || rank?.isExact === false ? "about " : "";
+  const about = rank?.isExact === false ? "about " : "";
   return html`${about}${range} of <b>${total}</b>${filters}${rank ? "" : `, from id ${plants[0].id}`}`;
 }
 
 /** How many plants have the name that is searched for. A count that did not come to an end says at least how many. */
-function matching({ plants, rank, matches, isCountOld }) {
-  if (matches === null) return { total: "… plants", isAbout: false };
-  if (matches.isAll) return { total: formatPlants(matches.number), isAbout: isCountOld };
-  const least = Math.max(matches.number, (rank?.before ?? 0) + plants.length);
-  return { total: `${formatCount(least)}+ plants`, isAbout: isCountOld };
+function matching({ plants, rank, matches }) {
+  if (matches === null) return "… plants";
+  if (matches.isAll) return formatPlants(matches.number);
+  return `${formatCount(Math.max(matches.number, (rank?.before ?? 0) + plants.length))}+ plants`;
 }
 
 /** How far a long search has come. */

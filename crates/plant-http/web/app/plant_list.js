@@ -2,7 +2,7 @@
 
 import { positionBefore, readPage } from "./keyset.js";
 import { isSame } from "./plant.js";
-import { countMatches, rankAfterEvents, rankAt, rankOfPage } from "./rank.js";
+import { countMatches, rankOf } from "./rank.js";
 import { pagePlants } from "./screen.js";
 import { pause } from "./server.js";
 
@@ -59,8 +59,7 @@ export class PlantList {
 
   /** Whether there is a page that is `first`, `previous` or `next`. */
   canTurn(to) {
-    if (to === "next") return this.next !== null;
-    return to === "first" ? this.query.after !== null : this.prev !== null;
+    return { first: this.query.after, previous: this.prev, next: this.next }[to] !== null;
   }
 
   /** Turns to it. Returns whether it is shown. */
@@ -73,8 +72,7 @@ export class PlantList {
       return this.#load((signal) => this.#readPageBefore(signal));
     }
     const { rank, plants, next } = this;
-    const end = rank && rankAt(next.after, rank.before + plants.length, this.#cursor, { isExact: rank.isExact });
-    return this.show(next, { rank: end });
+    return this.show(next, { rank: rank && { ...rank, after: next.after, before: rank.before + plants.length } });
   }
 
   /** Reads the same page again, soon. */
@@ -157,12 +155,12 @@ export class PlantList {
 
   /** Shows a page that begins after a position. */
   async #showPage(page, after, signal) {
-    const known = await rankAfterEvents(this.#server, this.rank, this.query, page, signal);
+    const known = { server: this.#server, rank: this.rank, filter: this.query, signal };
+    this.rank = await rankOf({ ...page, after }, known);
     this.query.after = after;
     this.#cursor = page.cursor;
     const { plants, prev, next, total } = page;
-    const rank = rankOfPage(known, { ...page, after });
-    Object.assign(this, { plants, prev, next, total, rank, searchedTo: null, failure: null });
+    Object.assign(this, { plants, prev, next, total, searchedTo: null, failure: null });
   }
 
   async #readAgain(signal) {
@@ -189,10 +187,5 @@ export class PlantList {
       this.matches = await countMatches(this.#server, this.query, signal).catch(() => this.matches);
     }
     if (!signal.aborted) this.#onChange();
-  }
-
-  /** Whether plants that match may have come or gone since they were counted. */
-  get isCountOld() {
-    return this.matches !== null && this.matches.cursor !== this.#cursor;
   }
 }
