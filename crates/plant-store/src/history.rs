@@ -35,7 +35,7 @@ pub struct HistoryPage {
     pub changes: Vec<PastChange>,
     /// The [`HistoryRequest::before`] of the next page, if there is one.
     pub next: Option<Revision>,
-    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten.
+    /// Whether this is the last page, and the oldest change that is known is not a creation: what was before is forgotten.
     pub is_cut: bool,
 }
 

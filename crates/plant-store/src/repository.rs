@@ -159,9 +159,9 @@ pub trait PlantRepository: Send + Sync {
     /// A page of the plants that match a filter, by ascending id (keyset pagination), read in either direction.
     ///
     /// The work for one page is bounded, so a page may be short or empty although more plants follow in the direction of
-    /// the request; [`Page::next`] says where to continue, and the last page has none. A plant that exists and matches from the first page to the
-    /// last is on exactly one page, as it was when that page was read. A plant that matches only for a time is on one
-    /// page or on none.
+    /// the request; [`Page::next`] says where to continue, and the last page has none. A plant that exists and matches
+    /// from the first page to the last is on exactly one page, as it was when that page was read. A plant that matches
+    /// only for a time is on one page or on none.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ pub struct PageRequest {
     pub limit: usize,
 }
 
-/// Where a page of plants is among all plants, which are ordered by id.
+/// Where a page of plants is among all plants, which are ordered by id. Pages before an id lead back to the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePlace {
     /// The first plants.

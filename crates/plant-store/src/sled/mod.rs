@@ -69,8 +69,8 @@ const QUEUE_CAPACITY: usize = 1024;
 /// How many imports may have plants in the queue. Limits how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
 
-/// How many snapshots may exist. Each may keep replaced tables on the disk, and a copy of a memtable.
-const SNAPSHOTS: usize = 16;
+/// How many snapshots may exist. Each may keep replaced tables on the disk, and a copy of the map of a memtable.
+const SNAPSHOTS: usize = 64;
 
 /// Pages up to this limit, of unfiltered plants or of events in memory, are read on the calling thread, because handing
 /// them to a blocking thread would take longer.
