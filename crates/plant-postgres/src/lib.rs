@@ -326,18 +326,15 @@ impl PlantRepository for PostgresRepository {
     async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
         let reader = self.reader.clone();
         let page = self.read(async move { history::history(&reader, request).await }).await?;
-        page.ok_or(StoreError::NoSuchPlant(request.id))
+        page.ok_or_else(|| request.unknown())
     }
 
     async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
         let reader = self.reader.clone();
         let wanted = (id, revision);
         let known = self.read(async move { history::versions(&reader, &[wanted]).await }).await?;
-        if let Some(plant) = known.get(&wanted).cloned() {
-            return Ok(StoredPlant { id, plant, revision });
-        }
-        self.history(HistoryRequest { id, before: None, limit: 1 }).await?;
-        Err(StoreError::VersionGone(id, revision))
+        let plant = known.get(&wanted).cloned().ok_or(StoreError::VersionGone(id, revision))?;
+        Ok(StoredPlant { id, plant, revision })
     }
 
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
