@@ -237,7 +237,7 @@ impl EventReader {
     }
 }
 
-pub(super) fn block_of(revision: Revision) -> i64 {
+fn block_of(revision: Revision) -> i64 {
     revision.get().cast_signed().max(0) / EVENTS_IN_A_BLOCK
 }
 

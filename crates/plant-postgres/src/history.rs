@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
 use plant_store::{
     Author, EventKind, HistoryPage, HistoryRequest, PastChange, Revision, StoredPlant,
@@ -15,8 +16,8 @@ use crate::reader::PostgresReader;
 use crate::statements::{kind_of, stored_plant};
 
 /// The changes of plant `$1` from revision `$2` on, or from its newest one, newest first, at most `$3`. Ends before a
-/// change that is forgotten, or whose block is of an older version of the tables. The first row has no change, but
-/// always says whether the plant exists.
+/// change that is forgotten, or whose block is of an older version of the tables. The first row has no change, but says
+/// whether the plant exists.
 const CHANGES: &str = "WITH RECURSIVE log AS MATERIALIZED (SELECT forgotten_to FROM SCHEMA.log WHERE id = 1), \
      plant AS MATERIALIZED (SELECT revision, name IS NOT NULL AS is_there FROM SCHEMA.plants WHERE id = $1), \
      change AS (\
@@ -46,97 +47,44 @@ const VERSIONS: &str = "SELECT id, revision, name, tag FROM (\
        WHERE block.ids[place] = wanted.id) AS version \
      WHERE name IS NOT NULL";
 
-/// The first changes of a chain.
-struct Chain {
-    /// Whether the plant exists.
-    is_there: bool,
-    /// Newest first.
-    links: Vec<Link>,
-}
-
-struct Link {
-    change: PastChange,
-    /// The revision of the change before.
-    before: Option<i64>,
-}
-
-impl Chain {
-    /// Reads from a revision on, or from the newest one.
-    async fn read(
-        reader: &PostgresReader,
-        id: PlantId,
-        from: Option<i64>,
-        most: usize,
-    ) -> anyhow::Result<Self> {
-        let (id, most) = (id.get(), i32::try_from(most)?);
-        let parameters: [&(dyn ToSql + Sync); 3] = [&id, &from, &most];
-        let rows = reader.rows("the history of a plant", CHANGES, &parameters).await?;
-        let mut chain = Self { is_there: false, links: Vec::new() };
-        for row in &rows {
-            if row.try_get::<_, i32>("step")? == 0 {
-                chain.is_there = row.try_get("is_there")?;
-            } else {
-                chain.links.push(Link::of_row(row)?);
-            }
-        }
-        Ok(chain)
-    }
-}
-
-impl Link {
-    fn of_row(row: &Row) -> anyhow::Result<Self> {
-        let revision: i64 = row.try_get("revision")?;
-        let (name, tag): (Option<String>, Option<String>) =
-            (row.try_get("name")?, row.try_get("tag")?);
-        let author: Option<&str> = row.try_get("author")?;
-        let change = PastChange {
-            revision: Revision::from(revision.cast_unsigned()),
-            kind: kind_of(row.try_get("kind")?)?,
-            at: time_of(row.try_get("at_ms")?),
-            by: author.map(Author::new).transpose()?,
-            plant: name.map(|name| Plant::new(name, tag)).transpose()?,
-        };
-        Ok(Self { change, before: row.try_get("before")? })
-    }
-}
-
 /// A page of a plant's history; `None` if nothing is known of the plant, or of the revision before which the page begins.
 pub(super) async fn history(
     reader: &PostgresReader,
     HistoryRequest { id, before, limit }: HistoryRequest,
 ) -> anyhow::Result<Option<HistoryPage>> {
     let limit = limit.max(1);
-    let (mut from, mut oldest) = (None, None);
-    if let Some(before) = before {
-        let revision = i64::try_from(before.get()).unwrap_or(i64::MAX);
-        let named = Chain::read(reader, id, Some(revision), 1).await?;
-        let Some(Link { change, before }) = named.links.into_iter().next() else { return Ok(None) };
-        (from, oldest) = (before, Some(change.kind));
-        if from.is_none() {
-            return Ok(Some(page_of(Vec::new(), None, oldest)));
-        }
-    }
-    // One more change than the page has tells whether another page follows.
-    let Chain { is_there, links } = Chain::read(reader, id, from, limit.saturating_add(1)).await?;
-    if links.is_empty() && !is_there && from.is_none() {
+    // The change that the request names comes first. One more change than the page has tells whether another page follows.
+    let from = before.map(|before| i64::try_from(before.get()).unwrap_or(i64::MAX));
+    let named = usize::from(before.is_some());
+    let most = i32::try_from(limit.saturating_add(1 + named)).unwrap_or(i32::MAX);
+    let id = id.get();
+    let parameters: [&(dyn ToSql + Sync); 3] = [&id, &from, &most];
+    let rows = reader.rows("the history of a plant", CHANGES, &parameters).await?;
+    let (first, rows) = rows.split_first().context("the first row is missing")?;
+    let is_there: bool = first.try_get("is_there")?;
+    if rows.is_empty() && (before.is_some() || !is_there) {
         return Ok(None);
     }
-    let mut changes: Vec<_> = links.into_iter().map(|link| link.change).collect();
+    let changes = rows.iter().map(past_change).collect::<anyhow::Result<Vec<_>>>()?;
+    let is_whole = changes.last().is_some_and(|oldest| oldest.kind == EventKind::Created);
+    let mut changes: Vec<_> = changes.into_iter().skip(named).collect();
     let has_more = changes.len() > limit;
     changes.truncate(limit);
-    let next = changes.last().map(|change| change.revision).filter(|_| has_more);
-    let oldest = changes.last().map(|change| change.kind).or(oldest);
-    Ok(Some(page_of(changes, next, oldest)))
+    let next = changes.last().map(|oldest| oldest.revision).filter(|_| has_more);
+    Ok(Some(HistoryPage { changes, next, is_cut: !has_more && !is_whole }))
 }
 
-/// A page of these changes. `oldest` is the kind of the last of them, or of the change before which the page begins.
-fn page_of(
-    changes: Vec<PastChange>,
-    next: Option<Revision>,
-    oldest: Option<EventKind>,
-) -> HistoryPage {
-    let is_cut = next.is_none() && oldest != Some(EventKind::Created);
-    HistoryPage { changes, next, is_cut }
+fn past_change(row: &Row) -> anyhow::Result<PastChange> {
+    let revision: i64 = row.try_get("revision")?;
+    let (name, tag): (Option<String>, Option<String>) = (row.try_get("name")?, row.try_get("tag")?);
+    let author: Option<&str> = row.try_get("author")?;
+    Ok(PastChange {
+        revision: Revision::from(revision.cast_unsigned()),
+        kind: kind_of(row.try_get("kind")?)?,
+        at: time_of(row.try_get("at_ms")?),
+        by: author.map(Author::new).transpose()?,
+        plant: name.map(|name| Plant::new(name, tag)).transpose()?,
+    })
 }
 
 /// The plants at these revisions, without those that are not known.

@@ -338,8 +338,7 @@ impl PlantRepository for PostgresRepository {
         let reader = self.reader.clone();
         let wanted = (id, revision);
         let known = self.read(async move { history::versions(&reader, &[wanted]).await }).await?;
-        let plant = known.get(&wanted).cloned();
-        let plant = plant.ok_or(StoreError::VersionGone(id, revision))?;
+        let plant = known.get(&wanted).cloned().ok_or(StoreError::VersionGone(id, revision))?;
         Ok(StoredPlant { id, plant, revision })
     }
 

@@ -122,7 +122,7 @@ async fn several_changes_of_one_group_are_all_in_the_history_with_their_authors(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_before_any_revision_has_the_changes_with_smaller_ones() {
+async fn a_history_begins_before_any_revision_of_the_plant_and_no_other() {
     let schema = Schema::new();
     let repository = schema.open().await;
     for turn in 0..6 {
@@ -133,13 +133,6 @@ async fn a_history_before_any_revision_has_the_changes_with_smaller_ones() {
         create(&repository, 100 + turn).await;
     }
     let all = history(&repository, 1, 100).await;
-    let newest = all[0].revision.get();
-    for before in (0..=newest + 2).step_by(7).chain([newest + 1, u64::MAX]) {
-        let expected: Vec<_> =
-            all.iter().filter(|change| change.revision.get() < before).cloned().collect();
-        let page = page(&repository, 1, Some(before), 100).await;
-        assert_eq!((page.changes, page.next, page.is_cut), (expected, None, false), "{before}");
-    }
     for change in &all {
         let before = change.revision.get();
         let page = page(&repository, 1, Some(before), 2).await;
@@ -147,11 +140,15 @@ async fn a_history_before_any_revision_has_the_changes_with_smaller_ones() {
             all.iter().filter(|change| change.revision.get() < before).take(2).cloned().collect();
         assert_eq!(page.changes, expected);
     }
-    let request = HistoryRequest { id: PlantId::from(7), before: None, limit: 1 };
-    let unknown = repository.history(request).await;
+    let unused = HistoryRequest { id: PlantId::from(7), before: None, limit: 1 };
+    let unknown = repository.history(unused).await;
     assert!(matches!(unknown, Err(StoreError::NoSuchPlant(_))), "{unknown:?}");
-    let unknown = repository.version(request.id, all[0].revision).await;
-    assert!(matches!(unknown, Err(StoreError::NoSuchPlant(_))), "{unknown:?}");
+    let of_other = create(&repository, 200).await;
+    for before in [0, 1, of_other.get(), of_other.get() + 1, u64::MAX].map(Revision::from) {
+        let request = HistoryRequest { id: PlantId::from(1), before: Some(before), limit: 1 };
+        let gone = repository.history(request).await;
+        assert!(matches!(gone, Err(StoreError::VersionGone(..))), "{before}: {gone:?}");
+    }
     let foreign = repository.version(PlantId::from(100), all[0].revision).await;
     assert!(matches!(foreign, Err(StoreError::VersionGone(..))), "{foreign:?}");
 }
@@ -177,8 +174,12 @@ async fn a_history_ends_where_events_are_forgotten_and_says_so() {
     let of_one = page(&repository, 1, None, 10).await;
     assert_eq!(told(&of_one.changes), [(EventKind::Updated, Some("last"), None)]);
     assert_eq!((of_one.next, of_one.is_cut), (None, true));
-    let forgotten = page(&repository, 1, Some(first.get() + 1), 10).await;
+    let before = Some(of_one.changes[0].revision.get());
+    let forgotten = page(&repository, 1, before, 10).await;
     assert_eq!((forgotten.changes.len(), forgotten.next, forgotten.is_cut), (0, None, true));
+    let request = HistoryRequest { id: PlantId::from(1), before: Some(first), limit: 1 };
+    let gone = repository.history(request).await;
+    assert!(matches!(gone, Err(StoreError::VersionGone(..))), "{gone:?}");
     // Nothing is known of a change of the plant, but the plant itself.
     let of_two = page(&repository, 2, None, 10).await;
     assert_eq!((of_two.changes.len(), of_two.is_cut), (0, true));
