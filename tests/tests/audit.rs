@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use plantd_tests::{
-    Format, Launch, TestServer, chunk, create_token, plant_body, raw_head, raw_request,
+    Format, Launch, TestServer, batch_body, chunk, create_token, plant_body, raw_head, raw_request,
     replacement_body, store_is_on_disk, wait_until,
 };
 
 const AUDIT: &str = "plantd::audit]";
 const IMPORT: &str = "plantd::audit::import]";
+const BATCH: &str = "plantd::audit::batch]";
 const ACCESS: &str = "plantd::access]";
 
 /// The thread on which groups are synced.
@@ -83,8 +84,9 @@ fn each_change_has_a_line_with_token_request_plant_and_outcome() {
     }
 }
 
-/// The filter that asks for a line for each plant of an import.
-const EACH_PLANT: (&str, &str) = ("RUST_LOG", "info,plantd::audit::import=debug");
+/// The filter that asks for a line for each plant of an import or a batch.
+const EACH_PLANT: (&str, &str) =
+    ("RUST_LOG", "info,plantd::audit::import=debug,plantd::audit::batch=debug");
 
 #[test]
 fn an_import_has_one_line_with_its_counts_unless_the_log_is_asked_for_more() {
@@ -132,6 +134,53 @@ fn an_import_has_one_line_with_its_counts_unless_the_log_is_asked_for_more() {
         assert_eq!(count(&log, AUDIT), 5, "{filter}: {log}");
         assert_eq!(count(&log, IMPORT), if each_plant { 5 } else { 0 }, "{filter}: {log}");
         assert_eq!(log.matches("created=").count(), 3, "what is no import: {log}");
+    }
+}
+
+#[test]
+fn a_batch_has_one_line_with_its_requests_and_one_for_each_if_the_log_is_asked_for_them() {
+    let put =
+        |id: i64| format!(r#"{{"method":"PUT","path":"/plants/{id}","body":{{"name":"A"}}}}"#);
+    let on = |method: &str, id: i64| {
+        format!(r#"{{"method":"{method}","path":"/plants/{id}","body":{{"tag":"B"}}}}"#)
+    };
+    let batch = batch_body(&[put(2), put(3), on("PATCH", 1), on("DELETE", 1), put(2)]);
+    let failing = batch_body(&[put(4), on("DELETE", 5)]);
+    for (filter, each_plant) in [("info", false), (EACH_PLANT.1, true)] {
+        let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
+        let client = server.client();
+        client.create(1, "Rosa", None).assert_plant("Rosa", None);
+        let json = ("content-type", "application/json");
+        let send = |body: &str, id: &str| {
+            client.send("POST", "/batch", &[json, ("x-request-id", id)], body).status
+        };
+        let statuses = [send(&batch, "done"), send(&failing, "fails"), send("{}", "broken")];
+        assert_eq!(statuses, [200, 404, 400]);
+        assert_eq!(server.terminate().code(), Some(0));
+
+        let log = server.stderr();
+        let told: &[&str] = match each_plant {
+            true => &["created 2", "created 3", "updated 1", "deleted 1", "replaced 2"],
+            false => &[],
+        };
+        assert_eq!(count(&log, BATCH), told.len(), "{log}");
+        for (id, plants, word) in
+            [("done", told, "requests=5"), ("fails", &[], "requests=2"), ("broken", &[], "1004")]
+        {
+            let lines = lines_of(&log, &format!("id={id}"));
+            let (requests, writes): (Vec<_>, Vec<_>) =
+                lines.into_iter().partition(|words| words.contains(&"/batch".to_owned()));
+            assert_eq!(requests.len(), 1, "{log}");
+            let line = requests[0].join(" ");
+            assert!(line.contains(word) && line.contains("token=PLANTD_TOKEN"), "{line}");
+            let of = |words: &[String]| {
+                let plant = words.iter().find_map(|word| word.strip_prefix("plant="));
+                assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
+                format!("{} {}", words[0], plant.unwrap_or_default())
+            };
+            assert_eq!(writes.iter().map(|words| of(words)).collect::<Vec<_>>(), plants, "{log}");
+        }
+        assert_eq!(count(&log, AUDIT), 4, "{filter}: {log}");
     }
 }
 
@@ -189,4 +238,9 @@ fn a_change_whose_client_disconnects_is_logged_without_an_outcome() {
     let import = [raw_head("POST /plants/import", lines).as_bytes(), &row].concat();
     check_gone(&import, IMPORT, "plant=17", &["unknown", token]);
     check_gone(&import, AUDIT, "unknown=1", &["/plants/import - ", "created=0", token]);
+    let put = r#"{"method":"PUT","path":"/plants/17","body":{"name":"Rosa"}}"#;
+    let batch = batch_body(&[put, put]);
+    let batch = raw_request("POST /batch", "Content-Type: application/json\r\n", &batch);
+    check_gone(&batch, BATCH, "plant=17", &["unknown", token]);
+    check_gone(&batch, AUDIT, "requests=2", &["POST /batch - ", token]);
 }

@@ -243,3 +243,23 @@ fn an_export_over_http_1_0_is_refused_because_its_end_could_not_be_told_from_a_c
     connection.send(format!("GET {PATH} HTTP/1.0\r\n\r\n"));
     connection.receive().assert_error(401, 2001);
 }
+
+#[test]
+fn an_export_has_the_plants_as_they_were_when_it_began() {
+    let text = "é".repeat(TEXT_MAX_CHARACTERS);
+    let plants: Vec<_> = (0..5000).map(|id| NewPlant::new(id, &text, Some(&text))).collect();
+    let server = TestServer::start();
+    let client = server.client();
+    plant_all(&client, &plants);
+    let mut export = server.connect();
+    export.send(raw_head("GET /plants/export", ""));
+    // The buffers of the sockets do not have room for all of it.
+    export.wait_for_bytes();
+    client.create(5000, "new", None).assert_plant("new", None);
+    client.delete(4999).assert_no_content();
+    client.patch(4998, r#"{"name":"changed"}"#).assert_plant("changed", Some(&text));
+    let answer = export.receive();
+    assert_eq!(answer.total_count(), Some(plants.len()));
+    let is_as_before = parse(Format::Ndjson, &answer.body) == plants;
+    assert!(is_as_before, "the export has changes that were made after its beginning");
+}
