@@ -102,13 +102,20 @@ inBrowser(async (browser) => {
   await keyboard.press("Control+z");
   await row(page, "1").waitFor();
 
-  // Opens a plant.
+  // Opens a plant and its history, restores the first version, and undoes that.
   await isFocused("Salix alba");
   await keyboard.press("ArrowDown");
   await isFocused("Rosa rugosa");
   await keyboard.press("Enter");
   await isFocused("Close");
-  await keyboard.press("Enter");
+  await press("History", { key: "Shift+Tab" });
+  await isFocused("Close");
+  await page.getByRole("dialog", { name: "History of plant 1" }).getByRole("listitem").last().waitFor();
+  await press("Restore this version", { key: "Shift+Tab" });
+  await eventually(() => status(page), "Restored “Rosa canina” (1).");
+  await keyboard.press("Control+z");
+  await eventually(() => status(page), "“Rosa rugosa” (1) is back.");
+  await row(page, "1").getByText("Rosa rugosa").waitFor();
   await isFocused("Rosa rugosa");
 
   // Searches, jumps, and filters by tag.

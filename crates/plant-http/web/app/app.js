@@ -211,7 +211,7 @@ export class App {
     const cleared = list.query.name || list.query.tag ? " The search was cleared." : "";
     const isShown = await this.show({ after: positionBefore(id), name: "", tag: "" }, { target: id });
     if (!isShown) return;
-    if (list.plants.length === 0) this.announce(`No more plants after ${id}.${cleared}`);
+    if (list.plants.length === 0) this.announce(`No more plants after ${id}.${cleared}`, [this.historyAction(id)]);
     else if (list.plants[0].id === id) this.announce(`Plant ${id} is the first on this page.${cleared}`);
     else this.#announceMissing(id, ` The next ones are shown.${cleared}`);
   }
