@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use plant_domain::{NewPlant, PlantId, PlantPatch, TagPatch};
 use tokio::task::yield_now;
 
-use super::{StoreUnderTest, at_once, create, get, new_plant};
+use super::store_under_test::{StoreUnderTest, at_once, create, get, new_plant};
 use crate::write::Write;
 use crate::{
     Author, BATCH_MAX_WRITES, Batch, BatchError, EventKind, EventsAfter, IdempotencyDigest,

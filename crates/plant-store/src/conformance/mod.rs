@@ -9,8 +9,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use async_trait::async_trait;
-//! use plant_store::conformance::model::KeptEvents;
+//! //! use plant_store::conformance::model::KeptEvents;
 //! use plant_store::conformance::{self, StoreUnderTest, model};
 //! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //! use proptest::test_runner::Config;
@@ -39,21 +38,21 @@ mod batches;
 pub mod model;
 mod moments;
 mod pages;
+mod store_under_test;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
-use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{PlantFilter, PlantId, PlantPatch, TagPatch};
 use tokio::sync::oneshot;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 pub use self::moments::readers_never_see_a_part_of_a_batch;
+pub use self::store_under_test::StoreUnderTest;
 /// Makes this process write the next version of records, or this version again.
 pub use crate::next_version::switch as write_next_version;
 pub use crate::sled::damage;
@@ -66,29 +65,12 @@ use self::batches::{
     the_largest_batch_is_carried_out,
 };
 use self::pages::{all_pages, all_tags, filter_of};
+use self::store_under_test::{DEADLINE, at_once, create, get, new_plant, put};
 use crate::write::Write;
 use crate::{
-    Created, EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PagePlace,
-    PageRequest, PlantRepository, Preconditions, Revisions, StoreError, StoredPlant,
+    EventsAfter, IdempotencyDigest, Imported, OnConflict, PAGE_MAX_WORK, PagePlace, PageRequest,
+    PlantRepository, Preconditions, Revisions, StoreError,
 };
-
-/// The place of a repository: a folder, for example, or a database schema.
-#[async_trait]
-pub trait StoreUnderTest: Send + Sync {
-    /// Opens the repository. Called again only after the previous one was closed and dropped.
-    async fn open(&self) -> Arc<dyn PlantRepository>;
-
-    /// Ends the repository as a kill would: data that is not on disk is lost. The default closes it instead.
-    async fn kill(&self, repository: Arc<dyn PlantRepository>) {
-        repository.close().await.expect("closes");
-    }
-
-    /// Checks what the closed repository has left on disk, beyond what its methods show.
-    async fn verify(&self) {}
-}
-
-/// The deadline of a claim: many times what the slowest one takes on a slow disk.
-const DEADLINE: Duration = Duration::from_secs(300);
 
 /// How many batches each writer makes while others read.
 const ROUNDS: i64 = 1_000;
@@ -137,38 +119,6 @@ async fn in_time(claim: &str, check: impl Future<Output = ()>) {
     eprintln!("conformance: {claim}");
     let checked = timeout(DEADLINE, check).await;
     assert!(checked.is_ok(), "{claim} did not end within {} s", DEADLINE.as_secs());
-}
-
-fn new_plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
-    NewPlant::new(id, name, tag.map(str::to_owned)).expect("the suite's plants are valid")
-}
-
-async fn create(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
-    let id = new_plant.id();
-    let created = repository.create(new_plant.clone(), None).await;
-    let Created { stored, is_current } =
-        created.unwrap_or_else(|error| panic!("creating plant {id} failed: {error}"));
-    assert!(is_current, "plant {id} is new");
-    stored
-}
-
-async fn get(repository: &Arc<dyn PlantRepository>, id: PlantId) -> Option<StoredPlant> {
-    let found = repository.get(id).await;
-    found.unwrap_or_else(|error| panic!("reading plant {id} failed: {error}"))
-}
-
-async fn put(repository: &Arc<dyn PlantRepository>, new_plant: &NewPlant) -> StoredPlant {
-    let put = repository.put(new_plant.clone(), Preconditions::default()).await;
-    put.unwrap_or_else(|error| panic!("putting plant {} failed: {error}", new_plant.id())).stored
-}
-
-/// Runs a future for each number at the same time, in a task of its own.
-fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-    repository: &Arc<dyn PlantRepository>,
-    numbers: impl Iterator<Item = i64>,
-    act: impl Fn(Arc<dyn PlantRepository>, i64) -> F,
-) -> JoinSet<T> {
-    numbers.map(|number| act(Arc::clone(repository), number)).collect()
 }
 
 async fn ids(repository: &Arc<dyn PlantRepository>, filter: &PlantFilter) -> Vec<i64> {

@@ -14,9 +14,9 @@ use plant_domain::{Plant, PlantId};
 use self::operations::Operation;
 pub use self::operations::{Operations, operations};
 use self::plants::Plants;
-use self::writes::{KnownBatch, Resendable};
-use super::StoreUnderTest;
-use crate::{Author, Event, EventCursor, EventKind, IdempotencyDigest, Revision};
+use super::store_under_test::StoreUnderTest;
+use crate::write::Write;
+use crate::{Author, Batch, Event, EventCursor, EventKind, IdempotencyDigest, Revision, Written};
 
 /// No plant ever has this id.
 const UNUSED_ID: i64 = 77;
@@ -100,6 +100,21 @@ struct Model {
 struct Change {
     event: Event,
     plant: Option<Plant>,
+}
+
+/// A batch with an idempotency digest that was carried out.
+#[derive(Debug)]
+struct KnownBatch {
+    results: Vec<Written>,
+    /// How many changes the model had after the batch.
+    changes: usize,
+}
+
+/// A create or a batch with an idempotency key.
+#[derive(Clone, Debug)]
+enum Resendable {
+    Create(Write, Option<Author>),
+    Batch(Batch),
 }
 
 /// A change whose event the model has not seen yet.

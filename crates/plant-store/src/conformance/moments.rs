@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::batches::send_batch;
 use super::pages::{all_pages, all_pages_back, all_tags, filter_of};
-use super::{StoreUnderTest, new_plant};
+use super::store_under_test::{StoreUnderTest, new_plant};
 use crate::write::Write;
 use crate::{
     Author, BackupReader, Batch, EventKind, EventsAfter, OnConflict, PagePlace, PageRequest,

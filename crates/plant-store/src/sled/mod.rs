@@ -42,7 +42,8 @@ use plant_domain::{NewPlant, PlantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use self::backup::archive::thread::Archiver;
-use self::commit::{Committer, Message, Outcome, Request};
+use self::commit::request::{Outcome, Request};
+use self::commit::{Committer, Message};
 use self::compaction::Compactor;
 use self::compaction::thread::CompactionThread;
 use self::events::EventLog;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::super::DEADLINE;
+use super::super::store_under_test::DEADLINE;
 use super::{Change, ExpectedChange, KeptEvents, Model};
 use crate::{Event, EventCursor, EventPage, EventsAfter, PlantRepository, Revision, StoreError};
 

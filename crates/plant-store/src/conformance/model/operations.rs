@@ -33,7 +33,7 @@ pub(super) enum Operation {
     Import(Vec<NewPlant>, OnConflict, Option<Author>),
     /// Closes the repository, and opens it again.
     Reopen,
-    /// Calls [`StoreUnderTest::kill`](super::StoreUnderTest::kill), and opens the repository again.
+    /// Calls [`StoreUnderTest::kill`](super::super::StoreUnderTest::kill), and opens the repository again.
     Kill,
 }
 

@@ -5,27 +5,12 @@ use std::fmt::Debug;
 use plant_domain::{NewPlant, PlantId};
 
 use super::operations::{Operation, PlannedWrite};
-use super::{ExpectedChange, KeptEvents, Model};
+use super::{ExpectedChange, KeptEvents, KnownBatch, Model, Resendable};
 use crate::write::Write;
 use crate::{
     Author, Batch, BatchError, EventKind, IdempotencyDigest, Imported, OnConflict, PlantRepository,
     Revision, StoreError, StoredPlant, Written,
 };
-
-/// A create or a batch with an idempotency key.
-#[derive(Clone, Debug)]
-pub(super) enum Resendable {
-    Create(Write, Option<Author>),
-    Batch(Batch),
-}
-
-/// A batch with an idempotency digest that was carried out.
-#[derive(Debug)]
-pub(super) struct KnownBatch {
-    results: Vec<Written>,
-    /// How many changes the model had after the batch.
-    changes: usize,
-}
 
 impl Model {
     /// Carries out an operation that writes, and compares its outcome.

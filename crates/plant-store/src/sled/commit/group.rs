@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
 
 use super::change::{BatchOutcome, Change, ChangeGroup, Origin};
-use super::{Answer, Outcome, Request};
+use super::request::{Answer, Outcome, Request};
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::tree::MergeTree;
 use crate::write::Write;

@@ -8,6 +8,7 @@ pub(crate) mod back_pressure;
 pub(crate) mod change;
 mod group;
 pub(crate) mod recovery;
+pub(crate) mod request;
 pub(crate) mod write_ahead_log;
 
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::back_pressure::delay;
 use self::group::{Decided, OpenGroup};
+use self::request::Request;
 use self::write_ahead_log::{WriteAheadLog, payload_of};
 use crate::sled::backup::archive::thread::Archiver;
 use crate::sled::compaction::thread::CompactionThread;
@@ -29,8 +31,7 @@ use crate::sled::health::disk_space::DiskSpace;
 use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use crate::sled::tree::MergeTree;
-use crate::write::{Decision, Write};
-use crate::{Author, Batch, BatchError, DiskShortage, StoreError, Written, fault};
+use crate::{DiskShortage, fault};
 
 const MAX_GROUP: usize = 1024;
 
@@ -40,27 +41,6 @@ const AWAKE: Duration = Duration::from_micros(200);
 
 /// After this many groups of one write each, one client counts as writing alone.
 const ALONE_AFTER: u32 = 8;
-
-pub(crate) type Outcome = Result<Decision, StoreError>;
-
-/// Who waits for an outcome. The sender is dropped when the store fails.
-pub(crate) type Answer<T> = oneshot::Sender<T>;
-
-/// What is decided as a whole.
-#[derive(Debug)]
-pub(crate) enum Request {
-    Write(Write, Option<Author>, Answer<Outcome>),
-    Batch(Batch, Answer<Result<Vec<Written>, BatchError>>),
-}
-
-impl Request {
-    const fn writes(&self) -> usize {
-        match self {
-            Self::Write(..) => 1,
-            Self::Batch(batch, _) => batch.writes.len(),
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum Message {

@@ -1,0 +1,27 @@
+//! What callers ask of the commit thread.
+
+use tokio::sync::oneshot;
+
+use crate::write::{Decision, Write};
+use crate::{Author, Batch, BatchError, StoreError, Written};
+
+pub(crate) type Outcome = Result<Decision, StoreError>;
+
+/// Who waits for an outcome. The sender is dropped when the store fails.
+pub(crate) type Answer<T> = oneshot::Sender<T>;
+
+/// What is decided as a whole.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Write(Write, Option<Author>, Answer<Outcome>),
+    Batch(Batch, Answer<Result<Vec<Written>, BatchError>>),
+}
+
+impl Request {
+    pub(super) const fn writes(&self) -> usize {
+        match self {
+            Self::Write(..) => 1,
+            Self::Batch(batch, _) => batch.writes.len(),
+        }
+    }
+}
