@@ -86,6 +86,12 @@ impl Client {
         self.send("PATCH", &path_of(id), &headers, body)
     }
 
+    /// Sends a batch of these requests, each as JSON text.
+    #[track_caller]
+    pub fn batch(&self, requests: &[impl AsRef<str>]) -> Answer {
+        self.send("POST", "/batch", &[("content-type", JSON)], batch_body(requests))
+    }
+
     /// Deletes a plant.
     #[track_caller]
     pub fn delete(&self, id: i64) -> Answer {
@@ -206,6 +212,12 @@ impl Client {
         assert_described(method, path, &answer);
         Ok(answer)
     }
+}
+
+/// The body of a batch of these requests, each as JSON text.
+pub fn batch_body(requests: &[impl AsRef<str>]) -> String {
+    let requests: Vec<&str> = requests.iter().map(AsRef::as_ref).collect();
+    format!(r#"{{"requests":[{}]}}"#, requests.join(","))
 }
 
 fn path_of(id: i64) -> String {

@@ -57,7 +57,7 @@ mod transcript;
 
 pub use answer::{Answer, Counts};
 pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replace_file};
-pub use client::Client;
+pub use client::{Client, batch_body};
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
 pub use document::{Document, Part};

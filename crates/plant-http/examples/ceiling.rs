@@ -86,6 +86,10 @@ impl PlantRepository for StoresNothing {
         Ok(HistoryPage::default())
     }
 
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
+        Ok(StoredPlant { id, plant: self.plant.clone(), revision })
+    }
+
     async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
         Err(StoreError::Busy)
     }

@@ -13,8 +13,8 @@ use plant_store::write::{Decision, Write};
 use plant_store::{
     Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
     Imported, OnConflict, Page, PageRequest, PlantRepository, PlantSnapshot, Preconditions,
-    SledConfig, SledRepository, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
-    Written,
+    Revision, SledConfig, SledRepository, StoreError, StoreFailure, StoredPlant, TagPage,
+    TagPageRequest, Written,
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -55,6 +55,10 @@ impl PlantRepository for NothingIsDurable {
 
     async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
         self.0.history(request).await
+    }
+
+    async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
+        self.0.version(id, revision).await
     }
 
     async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {

@@ -146,6 +146,10 @@ impl PlantRepository for Misbehaves {
         Err(failure().into())
     }
 
+    async fn version(&self, _id: PlantId, _: Revision) -> Result<StoredPlant, StoreError> {
+        Err(failure().into())
+    }
+
     async fn list(&self, request: PageRequest) -> Result<Page, StoreError> {
         page(&request)
     }

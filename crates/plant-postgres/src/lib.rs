@@ -132,6 +132,7 @@ pub struct PostgresRepository {
     writer: Arc<Writer>,
     reader: PostgresReader,
     snapshots: Arc<Semaphore>,
+    most_snapshots: usize,
     name_indexes: KnownNameIndexes,
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
@@ -221,7 +222,8 @@ impl PostgresRepository {
         }
         let imports = Arc::new(Semaphore::new(IMPORTS_AT_ONCE));
         let batches = Arc::new(BatchQueue::new(turns));
-        let snapshots = Arc::new(Semaphore::new(reading_sessions / 2));
+        let most_snapshots = reading_sessions / 2;
+        let snapshots = Arc::new(Semaphore::new(most_snapshots));
         let name_indexes = KnownNameIndexes::default();
         Ok(Self {
             queue,
@@ -231,6 +233,7 @@ impl PostgresRepository {
             writer,
             reader,
             snapshots,
+            most_snapshots,
             name_indexes,
             events,
             tail,
@@ -291,7 +294,9 @@ impl PlantRepository for PostgresRepository {
             let _place = place;
             batches.carry_out(&writer, &reader, &batch).await
         };
-        self.carry_out("a batch", carried_out).await.map_err(StoreError::from)?
+        let written = self.carry_out("a batch", carried_out).await.map_err(StoreError::from)??;
+        self.metrics.commit.note_batch(written.len());
+        Ok(written)
     }
 
     async fn import(
@@ -416,7 +421,9 @@ impl PlantRepository for PostgresRepository {
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let mut families = self.metrics.commit.collect(self.queue.length(), QUEUE_CAPACITY);
+        let snapshots = self.most_snapshots - self.snapshots.available_permits();
+        let queue_length = self.queue.length();
+        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY, snapshots);
         let (writing, reading) = (self.writer.sessions.usage(), self.reader.sessions.usage());
         families.extend(self.metrics.collect(writing, reading));
         families

@@ -35,8 +35,7 @@ pub struct HistoryPage {
     pub changes: Vec<PastChange>,
     /// The [`HistoryRequest::before`] of the next page, if there is one.
     pub next: Option<Revision>,
-    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten. Before a
-    /// revision that the plant never had, the repository may not know, and says so too.
+    /// Whether this is the last page, and the plant had changes before these that the repository has forgotten.
     pub is_cut: bool,
 }
 

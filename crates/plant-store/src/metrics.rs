@@ -16,12 +16,16 @@ const COMMIT_BUCKETS: &[f64] = &[0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.0
 /// Bounds from a single change to the largest group.
 const GROUP_BUCKETS: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
+/// Bounds from a single write to the largest batch.
+const BATCH_BUCKETS: &[f64] = &[1.0, 10.0, 100.0, 1000.0];
+
 /// The metrics of every repository with group commit.
 #[derive(Debug)]
 pub struct CommitMetrics {
     group_changes: Histogram,
     seconds: Histogram,
     refused: IntCounter,
+    batch_writes: Histogram,
 }
 
 impl Default for CommitMetrics {
@@ -41,6 +45,11 @@ impl Default for CommitMetrics {
                 "plantd_commit_refused_total",
                 "Writes that were refused with 503 because the commit queue was full.",
             ),
+            batch_writes: histogram(
+                "plantd_batch_writes",
+                "Writes in the batches that were carried out.",
+                BATCH_BUCKETS,
+            ),
         }
     }
 }
@@ -52,15 +61,27 @@ impl CommitMetrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
+    /// Counts a batch that was carried out.
+    pub fn note_batch(&self, writes: usize) {
+        self.batch_writes.observe(writes as f64);
+    }
+
     /// Counts a write that was refused because the queue was full.
     pub fn note_refused(&self) {
         self.refused.inc();
     }
 
-    /// The metrics, with the current length of the queue and the length from which writes are refused.
+    /// The metrics, with the current length of the queue, the length from which writes are refused, and the number of
+    /// snapshots.
     #[must_use]
-    pub fn collect(&self, queue_length: usize, queue_capacity: usize) -> Vec<MetricFamily> {
-        let collectors: [&dyn Collector; 3] = [&self.group_changes, &self.seconds, &self.refused];
+    pub fn collect(
+        &self,
+        queue_length: usize,
+        queue_capacity: usize,
+        snapshots: usize,
+    ) -> Vec<MetricFamily> {
+        let collectors: [&dyn Collector; 4] =
+            [&self.group_changes, &self.seconds, &self.refused, &self.batch_writes];
         let mut families: Vec<_> = collectors.iter().flat_map(|it| it.collect()).collect();
         families.extend([
             gauge(
@@ -72,6 +93,11 @@ impl CommitMetrics {
                 "plantd_commit_queue_capacity",
                 "The length of the commit queue at which writes get 503.",
                 queue_capacity as f64,
+            ),
+            gauge(
+                "plantd_snapshots",
+                "Exports in progress, each of which reads the plants of the moment when it began.",
+                snapshots as f64,
             ),
         ]);
         families

@@ -13,9 +13,11 @@ use plant_store::conformance::damage::{
 };
 use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
+use plant_store::write::Write;
 use plant_store::{
-    EventRetention, OnConflict, OpenError, PAGE_MAX_WORK, PagePlace, PageRequest, PlantRepository,
-    Preconditions, SledConfig, SledInspection, SledRepository,
+    BATCH_MAX_WRITES, Batch, BatchError, EventRetention, OnConflict, OpenError, PAGE_MAX_WORK,
+    PagePlace, PageRequest, PlantRepository, Preconditions, SledConfig, SledInspection,
+    SledRepository, StoreError,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -140,6 +142,16 @@ async fn the_repository_on_disk_keeps_the_contract() {
     .await;
 }
 
+/// `PLANTD_BATCHES` in the environment is the number of batches of each writer.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_never_see_a_part_of_a_batch_while_tables_are_written_and_merged() {
+    let batches = std::env::var("PLANTD_BATCHES").ok();
+    let batches = batches.map_or(500, |batches| batches.parse().expect("a number"));
+    let folder = Folder::with_small_limits(1_000);
+    conformance::readers_never_see_a_part_of_a_batch(&folder, batches).await;
+    folder.assert_sound();
+}
+
 #[test]
 fn the_repository_on_disk_behaves_like_the_model() {
     const OPERATIONS: usize = 40;
@@ -155,6 +167,20 @@ fn the_repository_on_disk_behaves_like_the_model() {
         let folder = Folder::with_small_limits(changes);
         runtime.block_on(model::check(&folder, &operations, KeptEvents::Exactly(FEW_EVENTS)));
     });
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_writes_is_refused_and_the_store_goes_on() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    let creates = (0..).take(BATCH_MAX_WRITES + 100).map(|id| Write::Create(new_plant(id), None));
+    let batch = Batch { writes: creates.collect(), by: None, idempotency: None };
+    let refused = tokio::time::timeout(Duration::from_secs(60), repository.batch(batch)).await;
+    let refused = refused.expect("it is refused at once");
+    let is_refused = matches!(refused, Err(BatchError::Store(StoreError::Refused(_))));
+    assert!(is_refused, "{refused:?}");
+    create(&repository, 0..1).await;
+    assert_eq!(repository.count(None).await.expect("counts"), 1);
 }
 
 /// Neither a server nor an inspection opens it.

@@ -32,10 +32,18 @@ inBrowser(async (browser) => {
     await says(`${100 * index + 1}–${100 * index + next.length} of 702 plants`);
   }
   assert.ok(await page.getByRole("button", { name: "Next" }).first().isDisabled(), "there is a page after the last one");
+  // Each page back is one request.
+  const lists = [];
+  page.on("request", (request) => /plants\?/.test(request.url()) && lists.push(request.url()));
+  const turnBack = async (expected, what) => {
+    lists.length = 0;
+    await press(page, "Previous");
+    await shows(expected, what);
+    assert.equal(lists.length, 1, `requests of ${what}: ${lists}`);
+  };
   let last = all.length - pages.at(-1).length;
   for (; last > 100; last -= 100) {
-    await press(page, "Previous");
-    await shows(all.slice(last - 100, last), "the previous page");
+    await turnBack(all.slice(last - 100, last), "the previous page");
     await says(`${last - 99}–${last} of 702 plants`);
   }
   await press(page, "Previous");
@@ -90,8 +98,12 @@ inBrowser(async (browser) => {
   await shows(all.slice(300, 400), "after the jump");
   await says("100 of 702 plants, from id 300");
   assert.match(await row(page, "300").getAttribute("class"), /target/);
-  await press(page, "Previous");
-  await shows(all.slice(200, 300), "before the jump");
+  await turnBack(all.slice(200, 300), "before the jump");
+  // The first page is as long as any other.
+  await jump(page, "50");
+  await shows(all.slice(50, 150), "after another jump");
+  await turnBack(pages[0], "the first page after a jump");
+  await says("1–100 of 702 plants");
   for (const [id, from, said] of [
     [LARGEST, 701, "Plant 9223372036854775807 is the first on this page."],
     ["7500000000000000000", 701 - 1, "Plant 7500000000000000000 is the first on this page."],
@@ -108,8 +120,7 @@ inBrowser(async (browser) => {
   await jump(page, LARGEST);
   await shows([LARGEST], "the last plant");
   await says("702 of 702 plants");
-  await press(page, "Previous");
-  await shows(all.slice(-101, -1), "before the last plant");
+  await turnBack(all.slice(-101, -1), "before the last plant");
   await says("602–701 of 702 plants");
   await press(page, "First");
   await shows(pages[0], "the first page");
@@ -163,8 +174,7 @@ inBrowser(async (browser) => {
   await press(page, "Next");
   await shows(salicaceae.slice(100), "the next with the tag");
   await says("101–150 of 150 plants with the tag “Salicaceae”");
-  await press(page, "Previous");
-  await shows(salicaceae.slice(0, 100), "the previous with the tag");
+  await turnBack(salicaceae.slice(0, 100), "the previous with the tag");
   await search.fill("plant 44");
   await shows(["442", "445", "448"], "with tag and name");
   await press(page, "Show all tags");

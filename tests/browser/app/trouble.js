@@ -31,7 +31,7 @@ inBrowser(async (browser) => {
   browser.expect(/status of 502/);
   const refused = [];
   await page.route(/plants\/1$/, (route) => {
-    if (route.request().method() !== "PATCH" || refused.length === busy.length) return route.continue();
+    if (route.request().method() !== "PUT" || refused.length === busy.length) return route.continue();
     const [status, body] = busy[refused.push(route.request().headers()["if-match"]) - 1];
     return route.fulfill({ status, body, headers: { "Retry-After": "1" } });
   });
@@ -43,7 +43,7 @@ inBrowser(async (browser) => {
 
   // A save that takes long can be stopped, by the Escape key too. The dialog stays with what was typed.
   browser.expect(/status of (404|503)/);
-  await page.route(/plants$/, (route) => route.fulfill({ status: 503, body: busy[0][1] }));
+  await page.route(/plants\/9$/, (route) => route.fulfill({ status: 503, body: busy[0][1] }));
   await page.getByRole("button", { name: "Add plant" }).click();
   await dialog.getByLabel("Id").fill("9");
   await dialog.getByLabel("Name").fill("Ulmus");
@@ -55,7 +55,7 @@ inBrowser(async (browser) => {
     await dialog.getByText("The server is busy.").waitFor({ state: "detached" });
     assert.equal(await dialog.getByLabel("Name").inputValue(), "Ulmus");
   }
-  await page.unroute(/plants$/);
+  await page.unroute(/plants\/9$/);
   await dialog.getByRole("button", { name: "Cancel" }).click();
 
   // A proxy answers with a page of its own, and then the plant is gone.
@@ -72,10 +72,11 @@ inBrowser(async (browser) => {
   // An answer that is lost after the change was made: the change is not taken for one of someone else.
   browser.expect(/ERR_FAILED|status of (404|412)/);
   const lost = new Set();
-  await page.route(/plants(\/\d+)?$/, async (route) => {
+  await page.route(/plants\/\d+$/, async (route) => {
     const method = route.request().method();
-    if (method === "GET" || lost.has(method)) return route.continue();
-    lost.add(method);
+    const change = `${method} ${new URL(route.request().url()).pathname}`;
+    if (method === "GET" || lost.has(change)) return route.continue();
+    lost.add(change);
     await route.fetch();
     return route.abort();
   });
@@ -88,7 +89,7 @@ inBrowser(async (browser) => {
   await eventually(() => status(page), "Added “Salix” (2).");
   await row(page, "2").getByRole("button", { name: "Delete" }).click();
   await eventually(() => status(page), "Deleted “Salix” (2).");
-  assert.deepEqual([...lost], ["PATCH", "POST", "DELETE"]);
+  assert.deepEqual([...lost], ["PUT /plants/1", "PUT /plants/2", "DELETE /plants/2"]);
 
   // The token is revoked while the person types, in each of two tabs: in a new plant, and in one that was opened before.
   const other = await browser.signedIn({ token });

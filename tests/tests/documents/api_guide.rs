@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use plant_http::internal::{ErrorInfo, RouteInfo, errors, routes};
 use plant_http::limits::{
-    BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES, CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX,
-    EVENTS_WAIT_MAX, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS,
-    PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_EVENTS, PAGE_MAX_PLANTS,
-    PAGE_MAX_TAGS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
+    BATCH_BODY_DEADLINE, BATCH_BODY_MAX_BYTES, BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES,
+    CHUNK_OVERHEAD_MAX_BYTES, ENTITY_TAGS_MAX, EVENTS_WAIT_MAX, HEAD_LINE_MAX_BYTES,
+    HEAD_MAX_BYTES, IDEMPOTENCY_KEY_MAX_CHARACTERS, IDS_MAX, PAGE_DEFAULT_CHANGES,
+    PAGE_DEFAULT_EVENTS, PAGE_DEFAULT_PLANTS, PAGE_DEFAULT_TAGS, PAGE_MAX_CHANGES, PAGE_MAX_EVENTS,
+    PAGE_MAX_PLANTS, PAGE_MAX_TAGS, REPORT_MAX_ERRORS, ROW_MAX_BYTES,
 };
-use plant_store::PAGE_MAX_WORK;
+use plant_store::{BATCH_MAX_WRITES, PAGE_MAX_WORK};
 use plantd_tests::{Document, Launch, Shell, TestServer, Transcript, pattern_of};
 
 /// The most header lines of a request: `smuggling` asserts it.
@@ -91,11 +92,17 @@ fn the_limits_are_those_of_the_product() {
     let bytes = |bytes: usize| format!("{} bytes", written(bytes));
     let within = |deadline: std::time::Duration| format!("within {} s", deadline.as_secs());
     let wanted = [
-        ("a body, but for an import", bytes(BODY_MAX_BYTES)),
+        ("a body, but for an import and a batch", bytes(BODY_MAX_BYTES)),
+        ("a batch", bytes(BATCH_BODY_MAX_BYTES)),
+        ("requests of a batch", up_to(BATCH_MAX_WRITES, "")),
+        ("the `body` of a request of a batch", bytes(BODY_MAX_BYTES)),
         ("a row of an import, without its line end", bytes(ROW_MAX_BYTES)),
         ("failed rows that the report of an import lists", written(REPORT_MAX_ERRORS)),
         ("plants in a page (`limit`)", up_to(PAGE_MAX_PLANTS, "")),
         ("plants in a page unless `limit` is said", written(PAGE_DEFAULT_PLANTS)),
+        ("ids in `ids`", up_to(IDS_MAX, "")),
+        ("changes in a page of a history (`limit`)", up_to(PAGE_MAX_CHANGES, "")),
+        ("changes in a page unless `limit` is said", written(PAGE_DEFAULT_CHANGES)),
         ("work of the server for one page, in plants that it examines", written(PAGE_MAX_WORK)),
         (
             "a name, a tag, a `name`, `tag` or `prefix` to look for",
@@ -119,7 +126,8 @@ fn the_limits_are_those_of_the_product() {
             "the line with the size of a chunk; all trailers together",
             bytes(CHUNK_OVERHEAD_MAX_BYTES),
         ),
-        ("all of a body, but for an import", within(BODY_DEADLINE)),
+        ("all of a body, but for an import and a batch", within(BODY_DEADLINE)),
+        ("all of a batch", within(BATCH_BODY_DEADLINE)),
         ("the next part of an import", within(BODY_IDLE_DEADLINE)),
     ];
     let wanted: Vec<Vec<String>> =

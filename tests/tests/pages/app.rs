@@ -26,6 +26,11 @@ fn of_two_people_who_edit_one_plant_the_second_sees_both_versions_and_loses_noth
 }
 
 #[test]
+fn the_history_of_a_plant_tells_who_did_what_and_brings_back_what_the_plant_was() {
+    run("history.js");
+}
+
+#[test]
 fn changes_appear_in_ten_tabs_and_none_is_missed_when_the_server_restarts() {
     run("live.js");
 }

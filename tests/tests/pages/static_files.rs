@@ -42,7 +42,6 @@ const VENDORED: [(&str, &str, &[&str]); 2] = [
             "LICENSE",
             "directive-helpers.js",
             "directive.js",
-            "directives/live.js",
             "directives/repeat.js",
             "lit-html.js",
         ],

@@ -4,9 +4,10 @@
 import { html, render } from "./lit-html/lit-html.js";
 import { ActiveRow, focusActiveRow } from "./active_row.js";
 import { readAddress, writeAddress } from "./address.js";
-import { Deletions } from "./deletions.js";
+import { Changes } from "./changes.js";
 import { ExportDialog } from "./export_dialog.js";
-import { sentence } from "./format.js";
+import { formatPlant, sentence } from "./format.js";
+import { HistoryDialog } from "./history_dialog.js";
 import { ImportDialog } from "./import_dialog.js";
 import { pressKey } from "./keys.js";
 import { KeysDialog } from "./keys_dialog.js";
@@ -37,7 +38,7 @@ export class App {
   searchText = "";
   activeRow = new ActiveRow();
   toasts = new Toasts(() => this.changed());
-  deletions = new Deletions(this);
+  changes = new Changes(this);
 
   #checkedSession = null;
   #isRenderQueued = false;
@@ -145,12 +146,14 @@ export class App {
   // What is shown
 
   #showAddress() {
-    const { query, rank, plant } = readAddress();
+    const { query, rank, plant, history } = readAddress();
     clearTimeout(this.#typing);
     this.searchText = query.name;
     this.activeRow.reset();
     this.session.list.show(query, { rank });
-    if (plant !== null && this.dialog === null) this.open(plant);
+    if (this.dialog !== null) return;
+    if (plant !== null) this.open(plant);
+    else if (history !== null) this.openHistory(history);
   }
 
   /** Moves the list, and notes the new place in the address. Returns whether the list is there. */
@@ -160,7 +163,7 @@ export class App {
     this.activeRow.reset();
     const isThere = await move();
     if (!isThere || session !== this.session) return false;
-    writeAddress(session.list, null, { isNewPlace: true });
+    writeAddress(session.list, {}, { isNewPlace: true });
     document.querySelector("main").scrollTo({ top: 0 });
     return true;
   }
@@ -168,8 +171,8 @@ export class App {
   /** Turns to the page that is `first`, `previous` or `next`, if there is one. */
   async turnPage(to) {
     const { list } = this.session;
-    if (list.plants === null || (to === "next" ? !list.hasMore : list.query.after === null)) return;
-    const isTurned = await this.#navigate(() => list[to]());
+    if (!list.canTurn(to)) return;
+    const isTurned = await this.#navigate(() => list.turn(to));
     // Otherwise the focus may be below the plants, and out of sight, or on a button that is disabled now.
     if (isTurned && !document.activeElement.matches(".place button:enabled")) focusActiveRow();
   }
@@ -189,6 +192,7 @@ export class App {
 
   search(text) {
     this.searchText = text;
+    this.changed();
     clearTimeout(this.#typing);
     this.#typing = setTimeout(() => {
       if (!this.session) return;
@@ -196,7 +200,7 @@ export class App {
       this.activeRow.reset();
       const isNewPlace = list.query.name === "";
       list.show({ after: null, name: text });
-      writeAddress(list, null, { isNewPlace });
+      writeAddress(list, {}, { isNewPlace });
     }, TYPING_MS);
   }
 
@@ -209,7 +213,7 @@ export class App {
     if (!isShown) return;
     if (list.plants.length === 0) this.announce(`No more plants after ${id}.${cleared}`);
     else if (list.plants[0].id === id) this.announce(`Plant ${id} is the first on this page.${cleared}`);
-    else this.announce(`There is no plant ${id}. The next ones are shown.${cleared}`);
+    else this.#announceMissing(id, ` The next ones are shown.${cleared}`);
   }
 
   // Dialogs
@@ -225,11 +229,11 @@ export class App {
     dialog.onClosed?.();
     // Gives the focus back to where it was.
     document.querySelector("dialog[open]:not(.sign-in)")?.close();
-    writeAddress(this.session.list, null, { isNewPlace: false });
+    writeAddress(this.session.list, {}, { isNewPlace: false });
     this.changed();
   }
 
-  add = () => this.#openDialog(new PlantDialog(this, null, true));
+  add = () => this.#openDialog(new PlantDialog(this, null, { isEditing: true }));
   importFile = () => this.#openDialog(new ImportDialog(this));
   exportAll = () => this.#openDialog(new ExportDialog(this));
   chooseTag = () => this.#openDialog(new TagDialog(this));
@@ -237,17 +241,30 @@ export class App {
 
   /** Opens the plant with this id, to read or to edit it. */
   async open(id, { isEditing = false } = {}) {
+    const { dialog } = this;
     const { server, list } = this.session;
     try {
       const plant = await readPlant(server, id);
       // The person has opened something else while the server was busy.
-      if (this.dialog !== null) return;
-      if (plant === null) return this.announce(`There is no plant ${id}.`);
-      writeAddress(list, isEditing ? null : id, { isNewPlace: false });
-      this.#openDialog(new PlantDialog(this, plant, isEditing));
+      if (this.dialog !== dialog) return;
+      if (plant.isGone) return this.#announceMissing(id);
+      writeAddress(list, isEditing ? {} : { plant: id }, { isNewPlace: false });
+      this.#openDialog(new PlantDialog(this, plant, { isEditing }));
     } catch (failure) {
       this.announceFailure(server, failure);
     }
+  }
+
+  /** Opens what happened to the plant with this id, which may be deleted. */
+  openHistory(id) {
+    writeAddress(this.session.list, { history: id }, { isNewPlace: false });
+    this.#openDialog(new HistoryDialog(this, id));
+  }
+
+  /** Lets the person choose between a version to restore and what someone else has stored meanwhile. */
+  openConflict(version, theirs) {
+    if (this.dialog === null) this.#openDialog(new PlantDialog(this, version, { isEditing: true, theirs }));
+    else this.announce(`${formatPlant(version)} was not restored: someone else has just changed it.`);
   }
 
   #drop(event) {
@@ -262,9 +279,16 @@ export class App {
 
   // What happened
 
-  /** Returns the toast. */
-  announce(text, { action = null } = {}) {
-    return this.toasts.add(text, action);
+  /** Returns the toast. The `actions` are what can be done about it, each with `label` and `run`. */
+  announce(text, actions = []) {
+    return this.toasts.add(text, actions);
+  }
+
+  /** What leads to the history of a plant, also of one that is gone. */
+  historyAction = (id) => ({ label: "History", run: () => this.openHistory(id) });
+
+  #announceMissing(id, more = "") {
+    this.announce(`There is no plant ${id}.${more}`, [this.historyAction(id)]);
   }
 
   announceFailure(server, failure) {

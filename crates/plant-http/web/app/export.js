@@ -11,9 +11,7 @@ const LAST_ROW_MAX_CHARACTERS = 8192;
 // Parts of this size go to the browser's own storage, so that the page holds little.
 const PART_BYTES = 8 * 1024 * 1024;
 
-const CUT_OFF = "the export was cut off on the way. Nothing was saved; try again";
-// Without the number of the rows, the two look the same.
-const CUT_OFF_OR_NEW = "the export was cut off on the way, or there is a new plant. Nothing was saved; try again";
+const cutOff = (orWhat = "") => new Failure(`the export was cut off on the way${orWhat}. Nothing was saved; try again`);
 
 /**
  * Reads an export as a Blob, with the number of its rows. `mediaType` is its format, and `headLines` says how many lines
@@ -47,12 +45,13 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
   } catch {
     signal.throwIfAborted();
     server.signal.throwIfAborted();
-    throw new Failure(CUT_OFF);
+    throw cutOff();
   }
-  if (end !== "" && !end.endsWith("\n")) throw new Failure(CUT_OFF);
+  if (end !== "" && !end.endsWith("\n")) throw cutOff();
   const mayLackPlants = total === null || rows < total;
   if (mayLackPlants && (await doPlantsFollow(server, filter, end, signal))) {
-    throw new Failure(total === null ? CUT_OFF_OR_NEW : CUT_OFF);
+    // Without the number of the rows, the two look the same.
+    throw cutOff(total === null ? ", or there is a new plant" : "");
   }
   return { blob: new Blob([...blobs, ...parts], { type: mediaType }), rows };
 }
@@ -63,6 +62,6 @@ export async function readExport(server, { mediaType, headLines }, { filter, onP
  */
 async function doPlantsFollow(server, filter, end, signal) {
   const lastId = /\n(?:\{"id":)?(-?\d+)[^\n]*\n$/.exec(`\n${end}`)?.[1] ?? null;
-  const { plants } = await readPage(server, filter, lastId, { limit: 1, signal });
+  const { plants } = await readPage(server, filter, { after: lastId }, { limit: 1, signal });
   return plants.length > 0;
 }

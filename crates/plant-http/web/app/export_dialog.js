@@ -88,7 +88,7 @@ export class ExportDialog {
     const { name, tag } = this.#filter;
     const parts = [tag && `tag “${tag}”`, name && `name “${name}”`].filter(Boolean);
     const radio = (isOfSearch, label) => html`
-      <label class="radio">
+      <label class="option">
         <input type="radio" name="plants" .checked=${this.#isOfSearch === isOfSearch}
           @change=${() => (this.#isOfSearch = isOfSearch)}>
         <span>${label}</span>

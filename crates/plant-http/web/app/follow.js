@@ -1,6 +1,6 @@
 // Notices changes of the store while the tab is visible.
 
-import { nextAfter, pause } from "./server.js";
+import { linkTo, pause } from "./server.js";
 
 // Browsers open at most six HTTP/1.1 connections to an origin, across all tabs. At most this many tabs hold one for a
 // stream; the others poll.
@@ -21,7 +21,7 @@ export async function follow(server, onChange) {
       await tabIsVisible(signal);
       // Asks first, so that nothing is missed however the last round has ended.
       const { headers } = await server.read("events?after=now");
-      const newest = nextAfter(headers);
+      const newest = linkTo("next", headers).after;
       if (cursor !== newest) onChange();
       cursor = newest;
       const hasStreamed = await withStreamSlot(async () => {

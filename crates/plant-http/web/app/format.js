@@ -20,3 +20,8 @@ export function formatBytes(bytes) {
   const format = { style: "unit", unit: UNITS[power], unitDisplay: power === 0 ? "long" : "short", maximumFractionDigits: 1 };
   return new Intl.NumberFormat("en", format).format(bytes / 1000 ** power);
 }
+
+/** A moment that the server has named, in local time. */
+export function formatTime(at) {
+  return new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }).format(new Date(at));
+}

@@ -37,7 +37,7 @@ export class ImportDialog {
   }
 
   view() {
-    return modal(this.app, this, { title: "Import plants", className: "import" }, html`
+    return modal(this.app, this, { title: "Import plants" }, html`
       <div aria-live="polite">${this.report ? outcomesView(this.report) : null}</div>
       ${this.#content()}
       ${errorView(this.error)}

@@ -19,7 +19,7 @@ export const SHORTCUTS = [
   { keys: ["n"], does: "Next page", isSingleKey: true, run: (app) => app.turnPage("next") },
   { keys: ["p"], does: "Previous page", isSingleKey: true, run: (app) => app.turnPage("previous") },
   { keys: ["a"], does: "Add a plant", isSingleKey: true, mayWrite: true, run: (app) => app.add() },
-  { keys: ["Ctrl Z"], does: "Undo the last deletion", mayWrite: true, run: (app) => app.deletions.undoNewest() },
+  { keys: ["Ctrl Z"], does: "Undo the last deletion or restore", mayWrite: true, run: (app) => app.changes.undoNewest() },
   { keys: ["?"], does: "Show this list", isSingleKey: true, run: (app) => app.showKeys() },
 ];
 

@@ -15,12 +15,12 @@ export class KeysDialog {
       setSingleKeys(target.checked);
       this.app.changed();
     };
-    return modal(this.app, this, { title: "Keyboard shortcuts", className: "keys" }, html`
+    return modal(this.app, this, { title: "Keyboard shortcuts" }, html`
       <dl>
         ${SHORTCUTS.filter(isOffered).map(({ keys, does }) => html`
           <dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}
       </dl>
-      <label class="switch">
+      <label class="option">
         <input type="checkbox" .checked=${usesSingleKeys()} @change=${choose}> Use single characters as shortcuts
       </label>
       <div class="actions"><button class="primary" autofocus @click=${() => this.app.closeDialog(this)}>Close</button></div>`);

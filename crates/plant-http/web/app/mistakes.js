@@ -2,7 +2,7 @@
 
 import { sentence } from "./format.js";
 import { NOT_AN_ID, parseId } from "./plant.js";
-import { ID_TAKEN, RULE_BROKEN } from "./server.js";
+import { RULE_BROKEN } from "./server.js";
 
 export const NO_MISTAKES = { id: "", name: "", tag: "" };
 
@@ -14,7 +14,6 @@ export function mistakesIn({ id, name }) {
 
 /** What the server says about fields, or null if its answer is about none of them. */
 export function mistakesOf({ number, message }) {
-  if (number === ID_TAKEN) return { ...NO_MISTAKES, id: sentence(message) };
   if (number !== RULE_BROKEN) return null;
   // The message names every broken rule: "name must …; name must …; tag must …".
   const rules = message.split("; ");

@@ -6,8 +6,7 @@ import { discardView, errorView, focusAfterRendering, modal } from "./dialog.js"
 import { fieldView } from "./field.js";
 import { formatPlant, sentence } from "./format.js";
 import { NO_MISTAKES, hasMistakes, mistakesIn, mistakesOf } from "./mistakes.js";
-import { addPlant, changePlant, idempotencyKey, parseId, readPlant } from "./plant.js";
-import { ID_TAKEN } from "./server.js";
+import { isSame, parseId, replacePlant } from "./plant.js";
 
 const STOPPED = "Stopped. The server may have stored the plant already.";
 
@@ -19,16 +18,14 @@ export class PlantDialog {
   isBusy = false;
   /** Whether the person is asked to discard what was typed. */
   isAsking = false;
-  /** The plant as someone else has stored it in the meantime, or `{ isGone: true }`. */
-  theirs = null;
-  #key = idempotencyKey();
   #stop = new AbortController();
 
-  /** `plant` is null for a new one; else it has its `etag`, and `isEditing` says whether it is only shown. */
-  constructor(app, plant, isEditing) {
-    this.app = app;
-    this.plant = plant;
-    this.isEditing = isEditing;
+  /**
+   * `plant` is null for a new one; else it has its `etag`, and `isEditing` says whether it is only shown. `theirs` is the
+   * plant as someone else has stored it in the meantime.
+   */
+  constructor(app, plant, { isEditing, theirs = null }) {
+    Object.assign(this, { app, plant, isEditing, theirs });
     this.fields = { id: "", name: "", tag: "", ...plant };
   }
 
@@ -53,9 +50,9 @@ export class PlantDialog {
     const { mayWrite } = this.app.session;
     const remove = () => {
       this.#close();
-      this.app.deletions.delete(this.plant);
+      this.app.changes.delete(this.plant);
     };
-    return modal(this.app, this, { title: name, className: "details" }, html`
+    return modal(this.app, this, { title: name }, html`
       <dl>
         <dt>Id</dt><dd class="id">${id}</dd>
         <dt>Tag</dt><dd>${tag ? html`<span class="tag">${tag}</span>` : "none"}</dd>
@@ -64,6 +61,7 @@ export class PlantDialog {
         ${mayWrite
           ? html`<button class="danger apart" @click=${remove}>Delete</button><button @click=${this.#edit}>Edit</button>`
           : null}
+        <button @click=${() => this.app.openHistory(id)}>History</button>
         <button class="primary" autofocus @click=${this.#close}>Close</button>
       </div>`);
   }
@@ -160,29 +158,20 @@ export class PlantDialog {
 
   /** Returns whether the plant is stored as it was typed. If someone else was faster, `theirs` says so. */
   async #store(id) {
-    const { server } = this.app.session;
-    const { signal } = this.#stop;
-    const { name, tag } = this.fields;
-    if (this.#isNew || this.theirs?.isGone) {
-      try {
-        await addPlant(server, { id, name, tag }, this.#key, signal);
-        return true;
-      } catch (failure) {
-        if (this.#isNew || failure.number !== ID_TAKEN) throw failure;
-      }
-      this.theirs = (await readPlant(server, id)) ?? { isGone: true };
-    } else {
-      const { etag } = this.theirs ?? this.plant;
-      this.theirs = await changePlant(server, { id, name, tag, etag }, signal);
-    }
-    return this.theirs === null;
+    const wanted = { ...this.fields, id };
+    const current = this.#isNew ? { isGone: true } : (this.theirs ?? this.plant);
+    const stored = await replacePlant(this.app.session.server, current, wanted, this.#stop.signal);
+    if (isSame(stored, wanted)) return true;
+    if (this.#isNew) this.mistakes = { ...NO_MISTAKES, id: `A plant with id ${id} exists already; choose another id.` };
+    else this.theirs = stored;
+    return false;
   }
 
   #saved(id) {
     this.#close();
     const plant = formatPlant({ id, name: this.fields.name });
-    const action = { label: "Show", run: () => this.app.jumpTo(id) };
-    if (this.#isNew) this.app.announce(`Added ${plant}.`, { action });
+    const show = { label: "Show", run: () => this.app.jumpTo(id) };
+    if (this.#isNew) this.app.announce(`Added ${plant}.`, [show]);
     else this.app.announce(`Saved ${plant}.`);
     this.app.session.list.refresh();
   }

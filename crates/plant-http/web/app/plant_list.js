@@ -1,8 +1,8 @@
 // The plants on the screen, and what a person asked to see.
 
-import { previousPosition, readPage } from "./keyset.js";
+import { positionBefore, readPage } from "./keyset.js";
 import { isSame } from "./plant.js";
-import { countMatches, rankAfterEvents, rankAt, rankOfPage } from "./rank.js";
+import { countMatches, rankOf } from "./rank.js";
 import { pagePlants } from "./screen.js";
 import { pause } from "./server.js";
 
@@ -14,9 +14,9 @@ export class PlantList {
   query = { after: null, name: "", tag: "" };
   /** The plants on the screen; null until there is an answer. */
   plants = null;
-  hasMore = false;
-  /** Where the next page begins. */
-  #end = null;
+  /** Where the pages before and after the one on the screen are (keyset.js); null where there is none. */
+  prev = null;
+  next = null;
   /** How many plants there are, regardless of the page; null while a name is searched for. */
   total = null;
   /** How many plants come before the page (rank.js); null if that is not known. */
@@ -57,29 +57,22 @@ export class PlantList {
     return this.#load((signal) => this.#readPage(signal));
   }
 
-  async next() {
+  /** Whether there is a page that is `first`, `previous` or `next`. */
+  canTurn(to) {
+    return { first: this.query.after, previous: this.prev, next: this.next }[to] !== null;
+  }
+
+  /** Turns to it. Returns whether it is shown. */
+  async turn(to) {
+    if (to === "first") return this.show({ after: null });
     // The page on the screen may be older than the rank and the query.
     if (this.isLoading) return false;
-    const { rank, plants } = this;
-    const end = rank && rankAt(this.#end, rank.before + plants.length, this.#cursor, { isExact: rank.isExact });
-    return this.show({ after: this.#end }, { rank: end });
-  }
-
-  first() {
-    return this.show({ after: null });
-  }
-
-  previous() {
-    this.target = null;
-    const [first, last] = [this.plants.at(0), this.plants.at(-1)];
-    // The page before is likely to be as dense as this one.
-    const limit = pagePlants();
-    const distance = BigInt(limit) + (first ? BigInt(last.id) - BigInt(first.id) : 0n);
-    return this.#load(async (signal) => {
-      const options = { limit, distance, signal };
-      this.query.after = await previousPosition(this.#server, this.query, this.query.after, options);
-      await this.#readPage(signal);
-    });
+    if (to === "previous") {
+      this.target = null;
+      return this.#load((signal) => this.#readPageBefore(signal));
+    }
+    const { rank, plants, next } = this;
+    return this.show(next, { rank: rank && { ...rank, after: next.after, before: rank.before + plants.length } });
   }
 
   /** Reads the same page again, soon. */
@@ -91,7 +84,7 @@ export class PlantList {
       this.#isRefreshAsked = false;
       // A page that is being read may be older than the change.
       if (this.isLoading) this.#isRefreshAsked = true;
-      else await this.#read((signal) => this.#readAgain(signal));
+      else await this.#carryOut((signal) => this.#readAgain(signal));
       await pause(REFRESH_MS, this.#server.signal).catch(() => {});
     }
     this.#isRefreshing = false;
@@ -115,11 +108,11 @@ export class PlantList {
     this.failure = null;
     this.fresh.clear();
     this.#onChange();
-    return this.#read(action);
+    return this.#carryOut(action);
   }
 
   /** Returns whether the action was carried out before another reading began. */
-  async #read(action) {
+  async #carryOut(action) {
     this.#reading.abort();
     const { signal } = (this.#reading = new AbortController());
     try {
@@ -135,28 +128,48 @@ export class PlantList {
   }
 
   async #readPage(signal) {
-    const { query } = this;
+    const { after } = this.query;
+    await this.#showPage(await this.#read({ after }, signal), after, signal);
+  }
+
+  /** The first page is as long as any other: the plants on the screen follow on those before them. */
+  async #readPageBefore(signal) {
+    const { plants: following, next } = this;
+    const page = await this.#read(this.prev, signal);
+    if (page.prev !== null) return this.#showPage(page, positionBefore(page.plants[0].id), signal);
+    const plants = [...page.plants, ...following];
+    page.plants = plants.slice(0, pagePlants());
+    page.next = plants.length > page.plants.length ? { after: page.plants.at(-1).id } : next;
+    return this.#showPage(page, null, signal);
+  }
+
+  #read(place, signal) {
     const onPart = ({ plants, searchedTo }) => {
       // An empty page may be filled in a moment.
       if (this.isLoading && plants.length > 0) this.plants = [...plants];
       this.searchedTo = searchedTo;
       this.#onChange();
     };
-    const page = await readPage(this.#server, query, query.after, { limit: pagePlants(), onPart, signal });
-    const rank = rankOfPage(await rankAfterEvents(this.#server, this.rank, query, page, signal), page);
-    const { plants, hasMore, total, cursor } = page;
-    this.#end = page.position;
-    this.#cursor = cursor;
-    Object.assign(this, { plants, hasMore, total, rank, searchedTo: null, failure: null });
+    return readPage(this.#server, this.query, place, { limit: pagePlants(), onPart, signal });
+  }
+
+  /** Shows a page that begins after a position. */
+  async #showPage(page, after, signal) {
+    const known = { server: this.#server, rank: this.rank, filter: this.query, signal };
+    this.rank = await rankOf({ ...page, after }, known);
+    this.query.after = after;
+    this.#cursor = page.cursor;
+    const { plants, prev, next, total } = page;
+    Object.assign(this, { plants, prev, next, total, searchedTo: null, failure: null });
   }
 
   async #readAgain(signal) {
-    const { plants: known, hasMore } = this;
+    const { plants: known, next } = this;
     await this.#readPage(signal);
     if (known === null) return;
     const knownById = new Map(known.map((plant) => [plant.id, plant]));
     // A plant that follows on the known ones has moved up from the next page.
-    const isOfNextPage = ({ id }) => hasMore && known.length > 0 && BigInt(id) > BigInt(known.at(-1).id);
+    const isOfNextPage = ({ id }) => next && known.length > 0 && BigInt(id) > BigInt(known.at(-1).id);
     for (const plant of this.plants) {
       const old = knownById.get(plant.id);
       if (old ? !isSame(old, plant) : !isOfNextPage(plant)) this.fresh.add(plant.id);
@@ -165,19 +178,14 @@ export class PlantList {
 
   /** Counts the plants that match, unless the page shows how many there are. */
   async #count(signal) {
-    const { rank, plants, hasMore } = this;
+    const { rank, plants, next } = this;
     const cursor = this.#cursor;
-    if (!hasMore && rank?.isExact) {
+    if (next === null && rank?.isExact) {
       this.matches = { number: rank.before + plants.length, isAll: true, cursor };
     } else if (this.matches?.cursor !== cursor) {
       // The list goes without this number until another page is read.
       this.matches = await countMatches(this.#server, this.query, signal).catch(() => this.matches);
     }
     if (!signal.aborted) this.#onChange();
-  }
-
-  /** Whether plants that match may have come or gone since they were counted. */
-  get isCountOld() {
-    return this.matches !== null && this.matches.cursor !== this.#cursor;
   }
 }

@@ -69,7 +69,7 @@ function actions(app, plant, stop) {
   const nameId = `name-${plant.id}`;
   const edit = () => app.open(plant.id, { isEditing: true });
   // The next row moves under the pointer, where a double click would delete it too.
-  const remove = ({ detail }) => detail <= 1 && app.deletions.delete(plant);
+  const remove = ({ detail }) => detail <= 1 && app.changes.delete(plant);
   return html`
     <td class="actions">
       <button tabindex=${stop} aria-describedby=${nameId} @click=${edit}>Edit</button>

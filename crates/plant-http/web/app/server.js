@@ -2,7 +2,6 @@
 
 // The number of a failure, by its meaning (docs/api.md, "Errors").
 export const RULE_BROKEN = "1005";
-export const ID_TAKEN = "3001";
 export const PRECONDITION_FAILED = "3003";
 
 // After these, nothing was done, and the same request may succeed later.
@@ -18,17 +17,12 @@ const LONGEST_PAUSE_MS = 5000;
 // A person does not wait for longer, whatever a server or a proxy asks for.
 const LONGEST_RETRY_AFTER_MS = 30_000;
 
-/** Whether this browser can read and write every id: JSON.parse alone would round them to 53 bits. */
-export const keepsIds = JSON.rawJSON !== undefined && parse("9007199254740993") === "9007199254740993";
+/** Whether this browser can read every id: JSON.parse alone would round them to 53 bits. */
+export const keepsIds = parse("9007199254740993") === "9007199254740993";
 
 /** The value of a JSON text, with each number as the text that stands there. */
 export function parse(json) {
   return JSON.parse(json, (_key, value, context) => (typeof value === "number" ? context?.source : value));
-}
-
-/** The JSON of a plant, whose id is a text. */
-export function plantJson({ id, name, tag }) {
-  return JSON.stringify({ id: JSON.rawJSON(id), name, tag: tag || undefined });
 }
 
 /** An answer that is not a success, or the lack of an answer. */
@@ -212,8 +206,11 @@ export function queryOf(parameters) {
   return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
 }
 
-/** The parameter `after` of the `Link` to the next page, or null if there is no next page. */
-export function nextAfter(headers) {
-  const link = /^<([^>]*)>/.exec(headers.get("Link") ?? "");
-  return link && new URL(link[1], document.baseURI).searchParams.get("after");
+/** The place that the `Link` with a relation, such as `next`, leads to: its `after` or `before`. Null if there is none. */
+export function linkTo(relation, headers) {
+  const links = [...(headers.get("Link") ?? "").matchAll(/<([^>]*)>; rel="(\w+)"/g)];
+  const target = links.find(([, , ofLink]) => ofLink === relation)?.[1];
+  if (target === undefined) return null;
+  const { searchParams } = new URL(target, document.baseURI);
+  return searchParams.has("before") ? { before: searchParams.get("before") } : { after: searchParams.get("after") };
 }

@@ -3,7 +3,7 @@
 import { html } from "./lit-html/lit-html.js";
 import { errorView, modal } from "./dialog.js";
 import { formatCount, sentence } from "./format.js";
-import { nextAfter, queryOf } from "./server.js";
+import { linkTo, queryOf } from "./server.js";
 
 // The most tags in one answer of the server.
 const PAGE_MAX_TAGS = 1000;
@@ -34,7 +34,7 @@ export class TagDialog {
     try {
       const { headers, value } = await this.app.session.server.read(`tags?${query}`, signal);
       this.tags = value;
-      if (!prefix) this.hasAll = nextAfter(headers) === null;
+      if (!prefix) this.hasAll = linkTo("next", headers) === null;
       this.error = "";
       // The person has typed while the first tags were read.
       if (!this.hasAll && this.text !== prefix) return this.#read(this.text);

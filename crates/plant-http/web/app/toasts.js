@@ -18,12 +18,12 @@ export class Toasts {
     this.#onChange = onChange;
   }
 
-  /** `action` is what can be done about it: `label` and `run`. Returns the toast. */
-  add(text, action) {
+  /** The `actions` are what can be done about it, each with `label` and `run`. Returns the toast. */
+  add(text, actions) {
     // The same news again takes the place of the old.
-    const isSame = (other) => other.text === text && action === null && other.action === null;
+    const isSame = (other) => other.text === text && actions.length === 0 && other.actions.length === 0;
     this.shown.filter(isSame).forEach(this.close);
-    const toast = { text, action, timer: 0 };
+    const toast = { text, actions, timer: 0 };
     this.shown = [toast, ...this.shown];
     this.latest = text;
     this.#leaveSoon(toast);
@@ -37,10 +37,10 @@ export class Toasts {
     this.#onChange();
   };
 
-  /** Does what the toast offers. */
-  act(toast) {
+  /** Does what the toast offers, or what it offers first. */
+  act(toast, action = toast.actions[0]) {
     this.close(toast);
-    toast.action.run();
+    action.run();
   }
 
   clear() {
@@ -50,7 +50,7 @@ export class Toasts {
 
   #leaveSoon(toast) {
     clearTimeout(toast.timer);
-    toast.timer = setTimeout(() => this.close(toast), toast.action ? SHOWN_WITH_ACTION_MS : SHOWN_MS);
+    toast.timer = setTimeout(() => this.close(toast), toast.actions.length > 0 ? SHOWN_WITH_ACTION_MS : SHOWN_MS);
   }
 
   /** The region with the role is always there, so that a screen reader notices what it says. */
@@ -63,7 +63,7 @@ export class Toasts {
   }
 
   #toast(toast) {
-    const { text, action } = toast;
+    const { text, actions } = toast;
     // It stays for as long as a person is at it.
     const stay = () => clearTimeout(toast.timer);
     const leave = ({ currentTarget }) => {
@@ -72,7 +72,7 @@ export class Toasts {
     return html`
       <li class="toast" @pointerenter=${stay} @pointerleave=${leave} @focusin=${stay} @focusout=${leave}>
         <span>${text}</span>
-        ${action && html`<button @click=${() => this.act(toast)}>${action.label}</button>`}
+        ${actions.map((action) => html`<button @click=${() => this.act(toast, action)}>${action.label}</button>`)}
         <button class="plain" aria-label="Dismiss" @click=${() => this.close(toast)}>✕</button>
       </li>`;
   }

@@ -1,7 +1,6 @@
 // What can be done with the list: search, add, and the tools. On a phone, the tools are in a menu.
 
 import { html } from "./lit-html/lit-html.js";
-import { live } from "./lit-html/directives/live.js";
 import { shortcut } from "./keys.js";
 import { isPhone } from "./screen.js";
 
@@ -9,7 +8,7 @@ export function toolbar(app) {
   return html`
     <div class="toolbar">
       <input class="search" type="search" aria-label="Search plants" placeholder="Search names" autocomplete="off"
-        spellcheck="false" aria-keyshortcuts=${shortcut("/")} .value=${live(app.searchText)}
+        spellcheck="false" aria-keyshortcuts=${shortcut("/")} .value=${app.searchText}
         @input=${({ target }) => app.search(target.value)}>
       ${isPhone() ? null : tools(app)}
       ${app.session.mayWrite

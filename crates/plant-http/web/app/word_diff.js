@@ -1,13 +1,13 @@
 // Compares two texts word by word.
 
-const segmenter = new Intl.Segmenter("en", { granularity: "word" });
+import { html } from "./lit-html/lit-html.js";
 
-const wordsOf = (text) => [...segmenter.segment(text)].map(({ segment }) => segment);
+/** The words of a text, each with the white space around it. */
+const wordsOf = (text) => text.match(/\s*\S+(\s+$)?/g) ?? [];
 
-/**
- * Both texts in parts, each with whether the other text has the part too. White space between two words that differ differs
- * with them.
- */
+const isSameWord = (one, other) => one.trim() === other.trim();
+
+/** Both texts in parts, each with what stands `before` and `after`. Every other part `isCommon`: both have its words. */
 export function compareWords(oneText, otherText) {
   const [one, other] = [wordsOf(oneText), wordsOf(otherText)];
   // The length of the longest common subsequence of the words from `i` and from `j` on.
@@ -15,34 +15,31 @@ export function compareWords(oneText, otherText) {
   for (let i = one.length - 1; i >= 0; i--) {
     for (let j = other.length - 1; j >= 0; j--) {
       const longer = Math.max(lengths[i + 1][j], lengths[i][j + 1]);
-      lengths[i][j] = one[i] === other[j] ? lengths[i + 1][j + 1] + 1 : longer;
+      lengths[i][j] = isSameWord(one[i], other[j]) ? lengths[i + 1][j + 1] + 1 : longer;
     }
   }
-  const parts = [[], []];
+  const parts = [];
   let [i, j] = [0, 0];
   while (i < one.length || j < other.length) {
-    if (i < one.length && one[i] === other[j]) {
-      append(parts[0], one[i++], true);
-      append(parts[1], other[j++], true);
-    } else if (j === other.length || (i < one.length && lengths[i + 1][j] >= lengths[i][j + 1])) {
-      append(parts[0], one[i++], false);
-    } else {
-      append(parts[1], other[j++], false);
-    }
+    if (i < one.length && j < other.length && isSameWord(one[i], other[j])) append(parts, true, one[i++], other[j++]);
+    else if (j === other.length || (i < one.length && lengths[i + 1][j] >= lengths[i][j + 1])) append(parts, false, one[i++], "");
+    else append(parts, false, "", other[j++]);
   }
-  return parts.map(withSpaces);
+  return parts;
 }
 
-function withSpaces(parts) {
-  const joined = [];
-  // Every other part differs.
-  const isBetween = (index) => index > 0 && index < parts.length - 1;
-  parts.forEach(({ text, isCommon }, index) => append(joined, text, isCommon && !(isBetween(index) && text.trim() === "")));
-  return joined;
-}
-
-function append(parts, word, isCommon) {
+function append(parts, isCommon, before, after) {
   const last = parts.at(-1);
-  if (last?.isCommon === isCommon) last.text += word;
-  else parts.push({ text: word, isCommon });
+  if (last?.isCommon !== isCommon) return parts.push({ isCommon, before, after });
+  last.before += before;
+  last.after += after;
 }
+
+/** A part as it was, marked if it is not in the other text. */
+export const partBefore = ({ isCommon, before }) => (isCommon || !before ? before : html`<del>${before}</del>`);
+
+/** A part as it is now, marked if it is new. */
+export const partAfter = ({ isCommon, after }) => (isCommon || !after ? after : html`<ins>${after}</ins>`);
+
+/** What is gone, and what is there now, in one text. */
+export const partChanged = (part) => (part.isCommon ? part.after : [partBefore(part), partAfter(part)]);

@@ -1,8 +1,9 @@
 //! Tests a repository against the contract of [`PlantRepository`].
 //!
-//! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random creates,
-//! puts, patches, deletes, imports, reopens and kills on the repository and on a model, and compares outcomes,
-//! revisions, events and pages after each. A repository that passes both fulfills the contract. [`damage`] changes a
+//! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random writes,
+//! batches, imports, reopens and kills on the repository and on a model, and compares outcomes, revisions, events,
+//! histories and pages after each. A repository that passes both fulfills the contract.
+//! [`readers_never_see_a_part_of_a_batch`] is a claim of [`check`] that can run for longer. [`damage`] changes a
 //! database on disk behind its back, and [`write_next_version`] makes the process write the next version of records.
 //!
 //! ```no_run
@@ -34,7 +35,9 @@
 //! });
 //! ```
 
+mod batches;
 pub mod model;
+mod moments;
 mod pages;
 
 use std::collections::BTreeMap;
@@ -50,10 +53,18 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
+pub use self::moments::readers_never_see_a_part_of_a_batch;
 /// Makes this process write the next version of records, or this version again.
 pub use crate::next_version::switch as write_next_version;
 pub use crate::sled::damage;
 
+use self::batches::{
+    a_canceled_caller_of_a_batch_cancels_no_part_of_it, a_closed_repository_refuses_batches,
+    a_refused_batch_leaves_nothing_to_the_writes_beside_it,
+    batches_with_a_digest_are_each_carried_out_once,
+    of_batches_and_writes_with_the_same_if_match_exactly_one_succeeds,
+    the_largest_batch_is_carried_out,
+};
 use self::pages::{all_pages, all_tags, filter_of};
 use crate::write::Write;
 use crate::{
@@ -79,6 +90,9 @@ pub trait StoreUnderTest: Send + Sync {
 /// The deadline of a claim: many times what the slowest one takes on a slow disk.
 const DEADLINE: Duration = Duration::from_secs(300);
 
+/// How many batches each writer makes while others read.
+const ROUNDS: i64 = 1_000;
+
 /// Checks each claim with a new empty store, and prints the claim on standard error before. Needs a tokio runtime with
 /// timers.
 ///
@@ -103,7 +117,17 @@ pub async fn check<P: StoreUnderTest>(new_store: impl AsyncFn() -> P) {
         a_commit_wakes_a_waiting_reader_of_events,
         a_canceled_caller_cancels_nothing,
         a_closed_repository_is_read_but_not_written,
+        of_batches_and_writes_with_the_same_if_match_exactly_one_succeeds,
+        a_refused_batch_leaves_nothing_to_the_writes_beside_it,
+        batches_with_a_digest_are_each_carried_out_once,
+        the_largest_batch_is_carried_out,
+        a_canceled_caller_of_a_batch_cancels_no_part_of_it,
+        a_closed_repository_refuses_batches,
     );
+    in_time("readers_never_see_a_part_of_a_batch", async {
+        readers_never_see_a_part_of_a_batch(&new_store().await, ROUNDS).await;
+    })
+    .await;
 }
 
 /// Checks one claim. Claims must yield between their steps: otherwise, with a repository that never waits, the timeout

@@ -57,9 +57,10 @@ use self::tree::MergeTree;
 use crate::metrics::MetricFamily;
 use crate::write::{Decision, Write, imported};
 use crate::{
-    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
-    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, Revision,
-    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
+    Author, BATCH_MAX_WRITES, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
+    HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository,
+    PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
+    Written, fault,
 };
 
 /// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
@@ -280,8 +281,15 @@ impl PlantRepository for SledRepository {
     }
 
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
+        if batch.writes.len() > BATCH_MAX_WRITES {
+            // The commit thread would never have room for the batch.
+            let cause = format!("a batch has at most {BATCH_MAX_WRITES} writes");
+            return Err(StoreError::Refused(StoreFailure::new(cause)).into());
+        }
         let (answer, outcome) = oneshot::channel();
-        self.carry_out(Request::Batch(batch, answer), outcome).await?
+        let written = self.carry_out(Request::Batch(batch, answer), outcome).await??;
+        self.metrics.commit.note_batch(written.len());
+        Ok(written)
     }
 
     async fn import(
@@ -405,7 +413,8 @@ impl PlantRepository for SledRepository {
 
     fn metrics(&self) -> Vec<MetricFamily> {
         let queue_length = self.queue.max_capacity() - self.queue.capacity();
-        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY);
+        let snapshots = SNAPSHOTS - self.snapshots.available_permits();
+        let mut families = self.metrics.commit.collect(queue_length, QUEUE_CAPACITY, snapshots);
         let is_stopped = self.health.is_waiting_for_compaction();
         let tree = &self.reader.tree;
         families.extend(self.metrics.collect(tree, &self.disk_space, is_stopped));

@@ -1,0 +1,178 @@
+//! `GET /plants/{id}/history` and `GET /plants/{id}?revision=`: the changes of a plant, and its earlier versions.
+
+use plantd_tests::{
+    Answer, Client, Counts, Format, Launch, TestServer, batch_body, create_token, plant_body,
+    replacement_body, revoke_token, wait_until,
+};
+use serde_json::{Value, json};
+
+use super::batch::request;
+
+/// The history of a plant on one page, without the times. Asserts the shape of each change.
+#[track_caller]
+pub(crate) fn history(client: &Client, id: i64) -> Vec<Value> {
+    changes(&client.get(&format!("/plants/{id}/history?limit=1000")))
+}
+
+/// The changes on a page, without their times.
+#[track_caller]
+pub(crate) fn changes(page: &Answer) -> Vec<Value> {
+    assert_eq!(page.status, 200, "{page:?}");
+    let mut changes = page.json().as_array().expect("an array").clone();
+    for change in &mut changes {
+        let members = change.as_object_mut().expect("an object");
+        let at = members.remove("at").expect("a time");
+        assert!(at.as_str().is_some_and(|at| at.ends_with('Z')), "{at}");
+    }
+    changes
+}
+
+/// A change by a token; `plant` is null after a deletion.
+fn change(revision: u64, kind: &str, by: &str, plant: Value) -> Value {
+    let mut change = json!({ "revision": revision.to_string(), "kind": kind, "by": by });
+    if !plant.is_null() {
+        change["plant"] = plant;
+    }
+    change
+}
+
+#[test]
+fn a_history_has_each_change_with_its_author_newest_first_and_outlives_plant_and_token() {
+    let mut server = TestServer::start();
+    let [gardener, other] = ["gardener", "other"].map(|name| {
+        let token = create_token(server.data(), &["--name", name]);
+        let client = server.client().with_token(&token);
+        wait_until("the token to be in force", || client.get("/plants").status == 200);
+        client
+    });
+    let created = gardener.create(7, "Rosa", Some("R")).revision();
+    let put = other.put(7, &replacement_body("Rosa canina", None)).revision();
+    other.patch(7, "{}").assert_plant("Rosa canina", None);
+    gardener.patch(7, r#"{"name":7}"#).assert_error(400, 1004);
+    let patched = gardener.patch(7, r#"{"tag":"S"}"#).revision();
+    other.create(8, "Salix", None).assert_plant("Salix", None);
+    other.delete(7).assert_no_content();
+    let deleted = history(&other, 7)[0]["revision"].as_str().map(str::parse::<u64>);
+    let deleted = deleted.expect("a revision").expect("a number");
+    assert!(deleted > patched, "{deleted}");
+    let again = gardener.create(7, "Rosa", None).revision();
+
+    let wanted = [
+        change(again, "created", "gardener", json!({"name": "Rosa"})),
+        change(deleted, "deleted", "other", Value::Null),
+        change(patched, "updated", "gardener", json!({"name": "Rosa canina", "tag": "S"})),
+        change(put, "updated", "other", json!({"name": "Rosa canina"})),
+        change(created, "created", "gardener", json!({"name": "Rosa", "tag": "R"})),
+    ];
+    assert_eq!(history(&server.client(), 7), wanted);
+    other.delete(7).assert_no_content();
+    revoke_token(server.data(), &["gardener"]);
+    wait_until("the token to be revoked", || gardener.get("/token").status == 401);
+    for round in 0..2 {
+        let known = history(&server.client(), 7);
+        assert_eq!((known[0]["kind"].as_str(), &known[1..]), (Some("deleted"), &wanted[..]));
+        if round == 0 {
+            server.kill();
+            server.restart();
+        }
+    }
+    assert_eq!(history(&server.client(), 8).len(), 1);
+}
+
+#[test]
+fn imports_and_batches_are_in_the_history_and_a_failed_batch_is_not() {
+    let server = TestServer::start();
+    let client = server.client();
+    let rows = plant_body(7, "Rosa", None) + "\n";
+    let report = client.import(Format::Ndjson, "", &rows);
+    report.assert_report(Counts { created: 1, ..Counts::default() });
+    let patch = request("PATCH", "/plants/7", r#"{"tag":"R"}"#).json();
+    let delete = request("DELETE", "/plants/7", "").json();
+    assert_eq!(client.batch(&[&patch, &delete]).status, 200);
+    client.batch(&[&delete]).assert_error(404, 3002);
+    let put = request("PUT", "/plants/7", r#"{"name":"Salix"}"#).json();
+    client.batch(&[&put, &delete, &delete]).assert_error(404, 3002);
+    let json = [("content-type", "application/json")];
+    assert_eq!(client.send("POST", "/batch", &json, batch_body(&[&put])).status, 200);
+    let known = history(&client, 7);
+    let kinds: Vec<_> = known.iter().map(|change| change["kind"].as_str().unwrap_or("")).collect();
+    assert_eq!(kinds, ["created", "deleted", "updated", "created"], "{known:?}");
+    assert!(known.iter().all(|change| change["by"] == "PLANTD_TOKEN"), "{known:?}");
+}
+
+#[test]
+fn each_version_can_be_read_by_its_revision_and_any_other_revision_is_410() {
+    let mut server = TestServer::start();
+    let client = server.client();
+    let created = client.create(7, "Rosa", Some("R")).revision();
+    let put = client.put(7, &replacement_body("Acer", None)).revision();
+    let of_another = client.create(8, "Salix", None).revision();
+    client.delete(7).assert_no_content();
+    let deleted = history(&client, 7)[0]["revision"].as_str().expect("a text").to_owned();
+    let last = client.create(7, "Ilex", None).revision();
+    assert_eq!(server.terminate().code(), Some(0));
+    server.restart();
+    let client = server.client();
+    let read = |revision: &str| client.get(&format!("/plants/7?revision={revision}"));
+    for (revision, name, tag) in
+        [(created, "Rosa", Some("R")), (put, "Acer", None), (last, "Ilex", None)]
+    {
+        let version = read(&revision.to_string());
+        version.assert_new_plant(7, name, tag);
+        assert_eq!(version.revision(), revision);
+        let path = format!("/plants/7?revision={revision}");
+        let tag = format!("\"{revision}\"");
+        let unchanged = client.send("GET", &path, &[("if-none-match", &tag)], "");
+        assert_eq!((unchanged.status, unchanged.header("etag")), (304, Some(&*tag)));
+        let other = client.send("GET", &path, &[("if-none-match", "\"0\"")], "");
+        other.assert_new_plant(7, name, version.json()["tag"].as_str());
+        client.send("GET", &path, &[("if-match", "\"0\"")], "").assert_error(412, 3003);
+        assert_eq!(client.send("HEAD", &path, &[], "").revision(), revision);
+    }
+    let of_another = of_another.to_string();
+    for revision in [&*deleted, &of_another, "9223372036854775807", "18446744073709551615"] {
+        let message = read(revision).assert_error(410, 3005);
+        assert!(message.contains(revision), "{message}");
+    }
+    client.delete(7).assert_no_content();
+    read(&created.to_string()).assert_new_plant(7, "Rosa", Some("R"));
+    client.read(7).assert_error(404, 3002);
+    client.get(&format!("/plants/9?revision={created}")).assert_error(404, 3002);
+}
+
+#[test]
+fn a_history_whose_beginning_is_forgotten_says_so_on_its_last_page() {
+    let server = TestServer::start_with(Launch::new().keep_only_events("2"));
+    let client = server.client();
+    let complete = |path: &str| client.get(path).header("x-history-complete").map(str::to_owned);
+    let created = client.create(7, "Rosa", None).revision();
+    assert_eq!(complete("/plants/7/history"), None);
+    let put = |name: &str| client.put(7, &replacement_body(name, None)).revision();
+    put("A");
+    let other = client.create(8, "Salix", None).revision();
+    put("B");
+    wait_until("the first changes to be forgotten", || history(&client, 7).len() == 1);
+    let incomplete = Some("false".to_owned());
+    assert_eq!(complete("/plants/7/history"), incomplete);
+    // The plant's own changes before that of the other plant are forgotten.
+    assert_eq!(complete(&format!("/plants/7/history?before={other}")), incomplete);
+    assert_eq!(complete("/plants/8/history"), None);
+    client.get(&format!("/plants/7?revision={created}")).assert_error(410, 3005);
+    put("C");
+    put("D");
+    wait_until("more changes to be forgotten", || history(&client, 7).len() == 2);
+    let first = client.get("/plants/7/history?limit=1");
+    assert_eq!(first.header("x-history-complete"), None, "{first:?}");
+    let last = client.get(&first.next_changes().expect("a next page"));
+    assert_eq!((changes(&last).len(), last.next_changes()), (1, None));
+    assert_eq!(last.header("x-history-complete"), Some("false"), "{last:?}");
+    // Nothing is known of 8 but the plant itself.
+    let forgotten = client.get("/plants/8/history");
+    assert_eq!((changes(&forgotten), complete("/plants/8/history")), (vec![], incomplete));
+    // The current state is a version, though its change is forgotten.
+    client.get(&format!("/plants/8?revision={other}")).assert_new_plant(8, "Salix", None);
+    client.delete(8).assert_no_content();
+    put("E");
+    put("F");
+    wait_until("the deletion to be forgotten", || client.get("/plants/8/history").status == 404);
+}
