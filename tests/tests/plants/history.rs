@@ -1,8 +1,8 @@
 //! `GET /plants/{id}/history` and `GET /plants/{id}?revision=`: the changes of a plant, and its earlier versions.
 
 use plantd_tests::{
-    Answer, Client, Counts, Format, Launch, TestServer, batch_body, create_token, plant_body,
-    replacement_body, revoke_token, wait_until,
+    Answer, Client, Counts, Format, Launch, TestServer, all_events, batch_body, create_token,
+    plant_body, replacement_body, revoke_token, wait_until,
 };
 use serde_json::{Value, json};
 
@@ -65,6 +65,9 @@ fn a_history_has_each_change_with_its_author_newest_first_and_outlives_plant_and
         change(created, "created", "gardener", json!({"name": "Rosa", "tag": "R"})),
     ];
     assert_eq!(history(&server.client(), 7), wanted);
+    let of_7 = all_events(&server.client(), "").into_iter().filter(|event| event.id == 7);
+    let by: Vec<_> = of_7.map(|event| event.by.expect("a name")).collect();
+    assert_eq!(by, ["gardener", "other", "gardener", "other", "gardener"]);
     other.delete(7).assert_no_content();
     revoke_token(server.data(), &["gardener"]);
     wait_until("the token to be revoked", || gardener.get("/token").status == 401);
