@@ -38,13 +38,7 @@ const VENDORED: [(&str, &str, &[&str]); 2] = [
     (
         "app/lit-html",
         "lit-html",
-        &[
-            "LICENSE",
-            "directive-helpers.js",
-            "directive.js",
-            "directives/repeat.js",
-            "lit-html.js",
-        ],
+        &["LICENSE", "directive-helpers.js", "directive.js", "directives/repeat.js", "lit-html.js"],
     ),
 ];
 
