@@ -9,12 +9,13 @@ const ORIGIN: &str = "https://plants.example";
 const OTHER_ORIGIN: &str = "http://localhost:8000";
 
 /// The headers that a page of another origin may read.
-const EXPOSED: [&str; 8] = [
+const EXPOSED: [&str; 9] = [
     "etag",
     "link",
     "location",
     "retry-after",
     "x-events-after",
+    "x-history-complete",
     "x-request-id",
     "x-searched-to",
     "x-total-count",

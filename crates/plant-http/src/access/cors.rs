@@ -13,8 +13,8 @@ const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-
                                traceparent, tracestate, x-request-id";
 
 /// The headers of an answer that a page may read beyond the safelisted ones.
-const ANSWER_HEADERS: &str = "etag, link, location, retry-after, www-authenticate, x-events-after, x-request-id, \
-                              x-searched-to, x-total-count";
+const ANSWER_HEADERS: &str = "etag, link, location, retry-after, www-authenticate, x-events-after, \
+                              x-history-complete, x-request-id, x-searched-to, x-total-count";
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 
