@@ -140,7 +140,7 @@ fn each_version_can_be_read_by_its_revision_and_any_other_revision_is_410() {
     client.delete(7).assert_no_content();
     read(&created.to_string()).assert_new_plant(7, "Rosa", Some("R"));
     client.read(7).assert_error(404, 3002);
-    client.get(&format!("/plants/9?revision={created}")).assert_error(404, 3002);
+    client.get(&format!("/plants/9?revision={created}")).assert_error(410, 3005);
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn a_history_whose_beginning_is_forgotten_says_so_on_its_last_page() {
     forget(&mut server, first);
     assert_eq!(history(&server.client(), 7).len(), 1);
     assert_eq!(complete(&server, "/plants/7/history"), incomplete);
-    // What is known at this revision is the creation of another plant.
-    assert_eq!(complete(&server, &format!("/plants/7/history?before={other}")), incomplete);
+    let before = server.client().get(&format!("/plants/7/history?before={other}"));
+    before.assert_error(410, 3005);
     assert_eq!(complete(&server, "/plants/8/history"), None);
 
     let second = put(&server, "C");

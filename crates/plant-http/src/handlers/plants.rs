@@ -81,10 +81,12 @@ pub(crate) async fn list(
             {
                 response.insert_header((SEARCHED_TO_HEADER, searched_to.to_string()));
             }
-            for (place, relation) in query.links(&page) {
-                let path = context.plants_path();
-                let link = RequestContext::link(&path, &query.at(place), relation);
-                response.append_header((header::LINK, link));
+            let links = query.links(&page).map(|(place, relation)| {
+                RequestContext::link(&context.plants_path(), &query.at(place), relation)
+            });
+            let links: Vec<String> = links.collect();
+            if !links.is_empty() {
+                response.insert_header((header::LINK, links.join(", ")));
             }
             page
         }
