@@ -5,7 +5,7 @@ use std::ops::Range;
 use fastrand::Rng;
 
 use super::store::Plants;
-use super::write::{Change, Write, WriteOutcome, in_few_words};
+use super::write::{Change, Step, Write, WriteOutcome, in_few_words};
 use crate::client::Client;
 
 /// The most plants of a client.
@@ -20,12 +20,11 @@ pub(super) struct Account {
     number: i64,
     /// The plants before the writes.
     settled: Plants,
-    /// The changes of each write that may have been carried out.
-    writes: Vec<Vec<Change>>,
+    /// The steps of each write that may have been carried out.
+    writes: Vec<Vec<Step>>,
     /// How many of the writes, from the first, were acknowledged. The others are in doubt.
     pub(super) acknowledged: usize,
-    /// How many of the changes, from the first, must have been carried out, because a read has shown the last of
-    /// them.
+    /// How many of the steps, from the first, must have been carried out, because a read has shown the last of them.
     seen: usize,
     /// How many writes were ever acknowledged.
     pub(super) total: u64,
@@ -71,24 +70,24 @@ impl Account {
         mut is_over: impl FnMut(WriteOutcome) -> bool,
     ) -> WriteOutcome {
         let mut plants = self.settled.clone();
-        let acknowledged = self.writes[..self.acknowledged].iter().flatten();
+        let acknowledged = self.writes[..self.acknowledged].iter().flatten().flatten();
         acknowledged.for_each(|change| change.apply(&mut plants));
         loop {
             let write = Write::any(&plants, self.ids(), most_rows, chance);
             let told = write.send(client, &self.request_id(self.sent()));
-            let is_single = write.changes.len() == 1;
+            let is_whole = write.steps.len() == 1;
             match told {
                 WriteOutcome::Refused => {}
-                WriteOutcome::DiskFull if is_single => {}
+                WriteOutcome::DiskFull if is_whole => {}
                 WriteOutcome::Acknowledged(_) => {
                     assert_eq!(self.doubts(), 0, "acknowledged after a write in doubt");
-                    write.changes.iter().for_each(|change| change.apply(&mut plants));
-                    self.writes.push(write.changes);
+                    write.steps.iter().flatten().for_each(|change| change.apply(&mut plants));
+                    self.writes.push(write.steps);
                     self.acknowledged += 1;
                     self.total += 1;
                 }
                 WriteOutcome::DiskFull | WriteOutcome::StoreFailed | WriteOutcome::NoAnswer => {
-                    self.writes.push(write.changes);
+                    self.writes.push(write.steps);
                 }
             }
             if is_over(told) {
@@ -100,16 +99,16 @@ impl Account {
     /// Records that these plants were shown, so their changes and all earlier ones must persist.
     pub(super) fn see(&mut self, shown: &Plants) {
         for (id, plant) in shown.range(self.ids()) {
-            let mut changes = self.writes.iter().flatten();
-            match changes.position(|change| change.after.as_ref() == Some(plant)) {
+            let shows = |change: &Change| change.after.as_ref() == Some(plant);
+            match self.writes.iter().flatten().position(|step| step.iter().any(shows)) {
                 Some(position) => self.seen = self.seen.max(position + 1),
                 None => assert_eq!(self.settled.get(id), Some(plant), "a read showed it"),
             }
         }
     }
 
-    /// Whether a store holds all changes that were acknowledged or seen and, in their order, some of the others
-    /// up to `sent`. Returns how many of the changes in it had an effect.
+    /// Whether a store holds all steps that were acknowledged or seen and, in their order, some of the others up to
+    /// `sent`, each as a whole. Returns how many of the changes in it had an effect.
     pub(super) fn check(
         &self,
         store: &Plants,
@@ -118,19 +117,24 @@ impl Account {
     ) -> Result<usize, String> {
         let mine = self.plants_in(store);
         let sure = self.writes[..acknowledged].iter().map(Vec::len).sum::<usize>().max(self.seen);
-        let changes = || self.writes[..sent].iter().flatten();
+        let steps = || self.writes[..sent].iter().flatten();
         let (mut expected, mut carried_out) = (self.settled.clone(), 0);
-        let mut carry_out = |change: &Change, plants: &mut Plants| {
-            carried_out += usize::from(plants.get(&change.id) != change.after.as_ref());
-            change.apply(plants);
+        let mut carry_out = |step: &Step, plants: &mut Plants| {
+            for change in step {
+                carried_out += usize::from(plants.get(&change.id) != change.after.as_ref());
+                change.apply(plants);
+            }
         };
-        changes().take(sure).for_each(|change| carry_out(change, &mut expected));
+        steps().take(sure).for_each(|step| carry_out(step, &mut expected));
         let mut possible = expected.clone();
-        let mut doubts = changes().skip(sure);
+        let mut doubts = steps().skip(sure);
         while possible != mine {
             match doubts.next() {
-                Some(change) => carry_out(change, &mut possible),
-                None => return Err(self.difference(&mine, &expected, changes().skip(sure))),
+                Some(step) => carry_out(step, &mut possible),
+                None => {
+                    let doubts = steps().skip(sure).flatten();
+                    return Err(self.difference(&mine, &expected, doubts));
+                }
             }
         }
         Ok(carried_out)

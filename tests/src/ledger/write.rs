@@ -8,11 +8,14 @@ use serde_json::json;
 
 use super::store::{LONG_TAG, Plants, TAGS};
 use crate::answer::Counts;
-use crate::client::Client;
+use crate::client::{Client, batch_body};
 use crate::plant::{Format, NewPlant, replacement_body};
 
-/// One in this many writes is an import.
-const IMPORTS: u8 = 8;
+/// One in this many writes is an import, and one is a batch.
+const IMPORTS_AND_BATCHES: u8 = 8;
+
+/// The most requests of a batch.
+const MOST_REQUESTS: usize = 12;
 
 /// The change of one plant.
 #[derive(Clone, Debug)]
@@ -43,6 +46,9 @@ pub(super) fn in_few_words(plant: Option<&NewPlant>) -> String {
     format!("…{end} with the tag {tag:?}")
 }
 
+/// Changes that happen as one.
+pub(super) type Step = Vec<Change>;
+
 #[derive(Debug)]
 pub(super) struct Write {
     method: &'static str,
@@ -51,8 +57,10 @@ pub(super) struct Write {
     /// The status of a success; an import also answers with this report.
     status: u16,
     report: Option<Counts>,
-    /// The changes in order: an import that ends early has made the first of them.
-    pub(super) changes: Vec<Change>,
+    /// The statuses in the answer to a batch.
+    statuses: Vec<u16>,
+    /// The steps in order: an import that ends early has made the first of them.
+    pub(super) steps: Vec<Step>,
 }
 
 /// The outcome of a write, as its client knows it.
@@ -62,7 +70,7 @@ pub enum WriteOutcome {
     Acknowledged(usize),
     /// The server was too busy, and did not carry out the write.
     Refused,
-    /// The disk is full: a write of one plant was not carried out, and an import only in part.
+    /// The disk is full: an import was carried out only in part, and any other write not at all.
     DiskFull,
     /// The store has failed, and the outcome of this write is unknown.
     StoreFailed,
@@ -85,13 +93,25 @@ impl Write {
         most_rows: usize,
         chance: &mut Rng,
     ) -> Self {
-        if chance.u8(..IMPORTS) == 0 {
-            let rows = 0..chance.usize(1..=most_rows);
-            let rows = rows.map(|_| any_plant(chance.i64(ids.clone()), true, chance)).collect();
-            return Self::import(plants, rows);
+        match chance.u8(..IMPORTS_AND_BATCHES) {
+            0 => {
+                let rows = 0..chance.usize(1..=most_rows);
+                let rows = rows.map(|_| any_plant(chance.i64(ids.clone()), true, chance)).collect();
+                Self::import(plants, rows)
+            }
+            1 => {
+                let ids = chance.choose_multiple(ids, MOST_REQUESTS);
+                let count = chance.usize(1..=ids.len());
+                let ids = ids.into_iter().take(count);
+                Self::batch(ids.map(|id| Self::of_plant(plants, id, chance)).collect())
+            }
+            _ => Self::of_plant(plants, chance.i64(ids), chance),
         }
-        let (id, is_long) = (chance.i64(ids), chance.bool());
-        let plant = any_plant(id, is_long, chance);
+    }
+
+    /// A random write of one plant.
+    fn of_plant(plants: &Plants, id: i64, chance: &mut Rng) -> Self {
+        let plant = any_plant(id, chance.bool(), chance);
         match plants.get(&id) {
             None if chance.bool() => {
                 let body = plant.json();
@@ -106,6 +126,27 @@ impl Write {
         }
     }
 
+    /// A batch of writes of different plants.
+    fn batch(writes: Vec<Self>) -> Self {
+        let request = |write: &Self| {
+            let body = if write.body.is_empty() { "null" } else { &write.body };
+            let (method, path) = (write.method, &write.path);
+            format!("{{\"method\":\"{method}\",\"path\":\"{path}\",\"body\":{body}}}")
+        };
+        let requests: Vec<String> = writes.iter().map(request).collect();
+        let statuses = writes.iter().map(|write| write.status).collect();
+        let changes = writes.into_iter().flat_map(|write| write.steps).flatten().collect();
+        Self {
+            method: "POST",
+            path: "/batch".to_owned(),
+            body: batch_body(&requests),
+            status: 200,
+            report: None,
+            statuses,
+            steps: vec![changes],
+        }
+    }
+
     fn single(
         method: &'static str,
         id: i64,
@@ -113,9 +154,9 @@ impl Write {
         status: u16,
         after: Option<NewPlant>,
     ) -> Self {
-        let changes = vec![Change { id, after }];
+        let steps = vec![vec![Change { id, after }]];
         let path = if method == "POST" { "/plants".to_owned() } else { format!("/plants/{id}") };
-        Self { method, path, body, status, report: None, changes }
+        Self { method, path, body, status, report: None, statuses: Vec::new(), steps }
     }
 
     fn put(plant: NewPlant, status: u16) -> Self {
@@ -144,16 +185,17 @@ impl Write {
     fn import(plants: &Plants, rows: Vec<NewPlant>) -> Self {
         let body = Format::Ndjson.body(&rows);
         let (mut plants, mut counts) = (plants.clone(), Counts::default());
-        let mut changes = Vec::new();
+        let mut steps = Vec::new();
         for plant in rows {
             match plants.insert(plant.id, plant.clone()) {
                 Some(_) => counts.replaced += 1,
                 None => counts.created += 1,
             }
-            changes.push(Change { id: plant.id, after: Some(plant) });
+            steps.push(vec![Change { id: plant.id, after: Some(plant) }]);
         }
         let path = "/plants/import?on_conflict=replace".to_owned();
-        Self { method: "POST", path, body, status: 200, report: Some(counts), changes }
+        let (report, statuses) = (Some(counts), Vec::new());
+        Self { method: "POST", path, body, status: 200, report, statuses, steps }
     }
 
     /// Sends the write, and asserts that the answer is a possible one.
@@ -179,6 +221,12 @@ impl Write {
         assert_eq!(answer.status, self.status, "{self:?}: {answer:?}");
         if let Some(counts) = self.report {
             answer.assert_report(counts);
+        }
+        if !self.statuses.is_empty() {
+            let answer = answer.json();
+            let responses = answer["responses"].as_array().expect("an array of responses").iter();
+            let statuses = responses.map(|response| response["status"].as_u64());
+            assert!(statuses.eq(self.statuses.iter().map(|it| Some(u64::from(*it)))), "{answer}");
         }
         WriteOutcome::Acknowledged(self.body.len())
     }
