@@ -9,7 +9,8 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! //! use plant_store::conformance::model::KeptEvents;
+//! use async_trait::async_trait;
+//! use plant_store::conformance::model::KeptEvents;
 //! use plant_store::conformance::{self, StoreUnderTest, model};
 //! use plant_store::{PlantRepository, SledConfig, SledRepository};
 //! use proptest::test_runner::Config;
