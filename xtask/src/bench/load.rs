@@ -30,10 +30,15 @@ pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 /// So long that a slow disk causes latencies, not errors: Fastify reads many requests of one connection in a row.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The creates in a batch.
+const BATCH_CREATES: u64 = 1_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// `POST /plants` with an id anywhere below 2^53.
     Create,
+    /// `POST /batch` of [`BATCH_CREATES`] such creates.
+    Batch,
     /// `GET /plants/{id}` of any stored plant.
     Read,
     /// `GET /plants?limit=100` after the id of any stored plant.
@@ -101,7 +106,10 @@ impl Load {
         let start = Instant::now();
         let latencies = self.latencies(&addresses, created)?.concat();
         // Counts every response and all the time until the last one.
-        let measurement = Measurement::of(latencies, start.elapsed());
+        let mut measurement = Measurement::of(latencies, start.elapsed());
+        if self.request == Request::Batch {
+            measurement.count *= BATCH_CREATES;
+        }
         ensure!(measurement.count > 0, "no request was sent: measure for longer");
         let (reached, rate) = (measurement.per_s(), self.rate.unwrap_or(0.0));
         ensure!(
@@ -205,15 +213,24 @@ impl Load {
             let next = |created| (created < self.plants_max).then_some(created + 1);
             created.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|it| it + 1)
         };
-        let post = |id| {
-            let body = json(id);
+        let post = |path, body: &str| {
             let head = "Content-Type: application/json\r\nContent-Length: ";
-            request("POST /plants", &format!("{head}{}\r\n\r\n{body}", body.len()))
+            request(&format!("POST {path}"), &format!("{head}{}\r\n\r\n{body}", body.len()))
         };
+        let create = |number| json(scattered(number));
         let stored = scattered(random.u64(1..=self.stored.max(1)));
         Some(match self.request {
-            Request::Create => post(scattered(number()?)),
-            Request::Mix if random.u32(..10) == 0 => post(scattered(number()?)),
+            Request::Create => post("/plants", &create(number()?)),
+            Request::Batch => {
+                let one = |number| {
+                    let body = create(number);
+                    format!(r#"{{"method":"POST","path":"/plants","body":{body}}}"#)
+                };
+                let all: Vec<String> =
+                    (0..BATCH_CREATES).map_while(|_| number().map(one)).collect();
+                post("/batch", &format!(r#"{{"requests":[{}]}}"#, all.join(",")))
+            }
+            Request::Mix if random.u32(..10) == 0 => post("/plants", &create(number()?)),
             Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
             Request::List => request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"),
             Request::Search(part) => {

@@ -24,6 +24,7 @@ const CREATE_1: &str = "create, 1 connection";
 const CREATE_64: &str = "create, 64 connections";
 const CREATE_256: &str = "create, 256 connections";
 const CREATES: [(&str, usize); 3] = [(CREATE_1, 1), (CREATE_64, CONNECTIONS), (CREATE_256, 256)];
+const BATCH: &str = "create in batches of 1,000, 1 connection";
 const READ: &str = "read by id";
 const LIST: &str = "list of 100";
 const MIX: &str = "mix, 90 % reads and 10 % creates";
@@ -69,6 +70,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             entries.push(Entry::new(CREATE_1, BARE_WRITE, measure));
         }
     }
+    let batch = Load { connections: 1, ..Load::new(Request::Batch, options.duration) };
+    entries.push(batch.entry(BATCH, &servers[0], None));
     for (workload, request) in READS {
         let load = Load { stored, ..Load::new(request, options.duration) };
         let servers =
@@ -120,6 +123,11 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
             "creates at 64 connections, plantd/bare",
             AtLeast(0.6, Some(0.75)),
             ratios(CREATE_64, BARE),
+        ),
+        (
+            "plants created in batches of 1,000 on 1 connection, to creates at 64 connections",
+            AtLeast(5.0, None),
+            quotients(results.rates(BATCH, PLANTD), results.rates(CREATE_64, PLANTD)),
         ),
         ("reads by id, plantd/bare", AtLeast(0.85, Some(0.95)), ratios(READ, BARE)),
         ("lists of 100, plantd/ceiling", AtLeast(0.7, Some(0.85)), ratios(LIST, CEILING)),
