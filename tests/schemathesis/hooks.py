@@ -15,6 +15,7 @@ VERSION_GONE = (410, 3005)
 EXCUSED = {
     "createPlant": [ID_TAKEN],
     "listEvents": [EVENTS_GONE],
+    "listPlantHistory": [VERSION_GONE],
     "listPlants": [WRONG_PARAMETER],
     "readPlant": [PRECONDITION_FAILED, VERSION_GONE],
     "putPlant": [PRECONDITION_FAILED],

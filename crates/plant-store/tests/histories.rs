@@ -197,10 +197,11 @@ async fn repeat(repository: &SledRepository, id: i64, turns: Range<u32>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn merges_forget_the_index_and_the_batches_with_their_events() {
+async fn merges_forget_versions_and_batches_with_their_events() {
     const KEPT: u64 = 50;
+    const CHANGES_IN_MEMORY: usize = 20;
     let mut store = Store::new();
-    store.config.changes_in_memory = 20;
+    store.config.changes_in_memory = CHANGES_IN_MEMORY;
     move_to(&mut store, "plants", KEPT).await;
     for turn in 0..200_u32 {
         let writes = (0..2).map(|id| put(id, format!("Rosa {turn}"))).collect();
@@ -214,9 +215,11 @@ async fn merges_forget_the_index_and_the_batches_with_their_events() {
     let tables = contents(&store.config.directory);
     let keys = || tables.iter().flat_map(|table| table.events.keys());
     let of_events = keys().filter(|key| key.len() == 8).count();
-    let of_index = keys().filter(|key| key.len() == 17).count();
+    let of_versions = keys().filter(|key| key.len() == 9).count();
     let of_batches = keys().filter(|key| key.len() == 25).count();
-    assert_eq!(of_events, of_index);
+    // A version may be in another table than the event that made it, and so be forgotten earlier or later.
+    let difference = of_events.abs_diff(of_versions);
+    assert!(difference <= CHANGES_IN_MEMORY, "{of_events} events, {of_versions} versions");
     assert!((50..200).contains(&of_events), "{of_events} events of 400 are left");
     assert!((25..=100).contains(&of_batches), "{of_batches} batches of 200 are left");
 }

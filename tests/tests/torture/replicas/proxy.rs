@@ -232,9 +232,10 @@ async fn pump(
         }
         let sent_now = &buffer[..length];
         if let Some(end) = sent_now.windows(CREATE.len()).position(|bytes| bytes == CREATE) {
-            let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric();
-            let name = sent_now[..end].iter().rev().take_while(is_of_name).count();
-            create = Some([b"\0", &sent_now[end - name..end], b"\0"].concat());
+            // Names are `s` and a number. The bytes of a length come before, and may look like letters.
+            let digits = sent_now[..end].iter().rev().take_while(|byte| byte.is_ascii_digit());
+            let name = &sent_now[end.saturating_sub(digits.count() + 1)..end];
+            create = Some([b"\0", name, b"\0"].concat());
         }
         let has = |wanted: &[u8]| sent_now.windows(wanted.len()).any(|bytes| bytes == wanted);
         let cut_here = if has(COMMIT) {
