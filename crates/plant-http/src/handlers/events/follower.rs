@@ -1,6 +1,7 @@
 //! A client that follows events: a cursor over the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -145,8 +146,11 @@ impl From<Event> for ShownEvent {
     }
 }
 
-fn as_text<S: Serializer>(cursor: &EventCursor, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(cursor)
+pub(crate) fn as_text<S: Serializer>(
+    value: &impl Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// RFC 3339 in UTC, with milliseconds.

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use anyhow::{Context as _, ensure};
+
 use self::record::EventRecord;
 use crate::event::to_millis;
 use crate::sled::commit::change::Totals;
@@ -18,7 +20,6 @@ use crate::{
     Event, EventCursor, EventPage, EventRetention, EventsAfter, KEEP_EVENTS_FOR_MAX_EVENTS,
     Revision,
 };
-use anyhow::{Context as _, ensure};
 
 #[derive(Clone, Debug)]
 pub(crate) struct EventLog {

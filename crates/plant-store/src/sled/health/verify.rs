@@ -121,18 +121,18 @@ impl<'a> Verifier<'a> {
     }
 
     fn entry_of_event(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
-        let key = EventKey::of(key)?;
-        if key.sequence() < self.history_from {
+        let event_key = EventKey::of(key)?;
+        if event_key.sequence() < self.history_from {
             return Ok(());
         }
-        match key {
+        match event_key {
             EventKey::Event(sequence) => self.event(sequence, value),
-            EventKey::Version(sequence) => {
-                self.of_history += digest(PlantId::MIN, &keys::version_key(sequence));
+            EventKey::Version(_) => {
+                self.of_history += digest_of_key(key);
                 Version::decode(value).map(drop)
             }
-            EventKey::Deletion(id, sequence) => {
-                self.of_history += digest(PlantId::MIN, &keys::deletion_key(id, sequence));
+            EventKey::Deletion(..) => {
+                self.of_history += digest_of_key(key);
                 Ok(())
             }
             EventKey::Batch(..) => StoredResult::decode(value).map(drop).map_err(Into::into),
@@ -149,11 +149,10 @@ impl<'a> Verifier<'a> {
         let event = EventRecord::decode(value)?;
         if let Some(previous) = event.previous {
             if previous >= self.history_from {
-                self.of_events += digest(PlantId::MIN, &keys::version_key(previous));
+                self.of_events += digest_of_key(&keys::version_key(previous));
             }
             if event.core.kind == EventKind::Deleted {
-                let key = keys::deletion_key(event.id(), sequence);
-                self.of_events += digest(PlantId::MIN, &key);
+                self.of_events += digest_of_key(&keys::deletion_key(event.id(), sequence));
             }
         }
         self.unsorted.add(PlantEvent::new(event.id(), sequence, event.core.kind))
@@ -177,7 +176,8 @@ impl<'a> Verifier<'a> {
         let record = PlantRecord::decode(value)
             .and_then(|record| record.to_stored_plant(id).map(|_| record))
             .with_context(|| format!("the record of plant {id} is damaged"))?;
-        self.of_tags += record.tag.map_or_else(Digest::default, digest_of_tag);
+        self.of_tags +=
+            record.tag.map_or_else(Digest::default, |tag| digest_of_key(tag.as_bytes()));
         let revision = record.revision;
         match last_event {
             Some(PlantEvent { sequence, kind: EventKind::Deleted, .. }) => {
@@ -239,7 +239,7 @@ impl<'a> Verifier<'a> {
 
     fn count(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let (tag, count) = (keys::tag_of(key)?, add_count(0, Some(value))?);
-        self.of_counts += digest_of_tag(tag) * Wrapping(count.cast_unsigned());
+        self.of_counts += digest_of_key(tag.as_bytes()) * Wrapping(count.cast_unsigned());
         // Without the manifest, the inputs of a merge may be there beside its result, and the counts of both are added
         // up.
         ensure!(count > 0 || self.totals.is_none(), "the count of the tag {tag:?} is {count}");
@@ -362,7 +362,7 @@ fn are_next(found: &mut dyn Entries, expected: &IndexEntries) -> anyhow::Result<
     Ok(true)
 }
 
-/// What each plant with this tag adds to the digest of all tags.
-fn digest_of_tag(tag: &str) -> Digest {
-    digest(PlantId::MIN, tag.as_bytes())
+/// What a key adds to a digest of keys alone.
+fn digest_of_key(key: &[u8]) -> Digest {
+    digest(PlantId::MIN, key)
 }
