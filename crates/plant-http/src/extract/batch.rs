@@ -16,8 +16,8 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::answers::{AnswerMemory, Room};
-use crate::errors::{ErrorNumber, Failure, too_large};
-use crate::extract::body::{BodyLimits, read_whole};
+use crate::errors::{ErrorNumber, Failure};
+use crate::extract::body::{BodyLimits, body_too_large, read_whole};
 use crate::extract::entity_tag::preconditions;
 use crate::extract::head::FromHead as _;
 use crate::extract::idempotency_key::{self, IDEMPOTENCY_KEY, IdempotencyKey};
@@ -138,7 +138,7 @@ fn resource<T: JsonResource>(
 ) -> Result<T, Failure> {
     let body = body.ok_or_else(|| Failure::new(ErrorNumber::WrongShape, "body is missing"))?.get();
     if body.len() > BODY_MAX_BYTES {
-        return Err(Failure::new(ErrorNumber::BodyTooLarge, too_large(BODY_MAX_BYTES)));
+        return Err(body_too_large(BODY_MAX_BYTES));
     }
     T::from_members(Members::read(body.as_bytes())?, id_in_path)
 }

@@ -139,7 +139,7 @@ pub(super) fn read_whole(
     })
 }
 
-fn body_too_large(max_bytes: usize) -> Failure {
+pub(crate) fn body_too_large(max_bytes: usize) -> Failure {
     Failure::new(ErrorNumber::BodyTooLarge, too_large(max_bytes))
 }
 

@@ -1,7 +1,5 @@
 //! The answer to a write of one plant: of a request of its own, and in a batch.
 
-use std::collections::BTreeMap;
-
 use actix_http::StatusCode;
 use actix_http::header::{self, HeaderName};
 use actix_web::HttpResponse;
@@ -72,6 +70,5 @@ fn as_object<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let name = |name: &HeaderName| if *name == header::ETAG { "ETag" } else { "Location" };
-    let headers: BTreeMap<_, _> = headers.iter().map(|(it, value)| (name(it), value)).collect();
-    headers.serialize(serializer)
+    serializer.collect_map(headers.iter().map(|(it, value)| (name(it), value)))
 }

@@ -16,8 +16,8 @@ use plant_store::{BATCH_MAX_WRITES, PAGE_MAX_WORK};
 use serde_json::{Map, Value, json};
 
 use crate::access::gate::Access;
-use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, too_large, wrong_content_type};
-use crate::extract::body::not_whole;
+use crate::errors::{ErrorNumber, Failure, INVALID_TOKEN_CHALLENGE, wrong_content_type};
+use crate::extract::body::{body_too_large, not_whole};
 use crate::extract::query::{on_conflict, read_id, wrong_limit};
 use crate::extract::{batch, json, rows};
 use crate::limits::{
@@ -123,7 +123,7 @@ fn examples(operation_id: &str) -> Vec<Failure> {
                 Failure::from(ErrorNumber::VersionGone).of_request(1),
                 batch::read(br#"{"requests":[{"method":"GET","path":"/plants/7"}]}"#)
                     .expect_err("it is no write"),
-                Failure::new(ErrorNumber::BodyTooLarge, too_large(BATCH_BODY_MAX_BYTES)),
+                body_too_large(BATCH_BODY_MAX_BYTES),
             ]
         }
         "importPlants" => vec![
