@@ -12,10 +12,10 @@ use anyhow::anyhow;
 use plant_domain::PlantId;
 use plant_store::write::Decision;
 use plant_store::{
-    BATCH_MAX_WRITES, Batch, BatchError, Created, IdempotencyDigest, Put, StoreError, StoreFailure,
-    StoredPlant, StoredResult, Written,
+    BATCH_MAX_WRITES, Batch, BatchError, IdempotencyDigest, StoreError, StoreFailure, StoredResult,
+    Written,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::group::{NotWritten, present_rows};
@@ -51,7 +51,7 @@ impl BatchQueue {
     }
 
     /// A place for a batch, which it keeps until it is carried out.
-    pub(super) fn place(&self) -> Result<tokio::sync::OwnedSemaphorePermit, StoreError> {
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, StoreError> {
         Arc::clone(&self.places).try_acquire_owned().map_err(|_| StoreError::Busy)
     }
 
@@ -85,10 +85,7 @@ enum Found {
 
 impl Writer {
     async fn carry_out_batch(&self, reader: &PostgresReader, batch: &Batch) -> Outcome {
-        if batch.writes.len() > BATCH_MAX_WRITES {
-            let cause = anyhow!("a batch has at most {BATCH_MAX_WRITES} writes");
-            return Err(StoreError::Refused(StoreFailure::new(cause)).into());
-        }
+        batch.check()?;
         let ids: BTreeSet<PlantId> = batch.writes.iter().map(|write| write.id()).collect();
         let begun = Instant::now();
         let mut not_written = NotWritten::default();
@@ -211,9 +208,8 @@ fn stored_results(plan: &Plan) -> Result<Vec<u8>, SessionError> {
 
 /// The first write that is refused.
 fn refusal(plan: &Plan) -> Option<BatchError> {
-    let index = plan.decided.iter().position(Result::is_err)?;
-    let refusal = plan.decided.get(index)?.as_ref().err()?;
-    Some(BatchError::Refused(index, refusal.clone()))
+    let mut decided = plan.decided.iter().enumerate();
+    decided.find_map(|(index, it)| Some(BatchError::Refused(index, it.as_ref().err()?.clone())))
 }
 
 fn results(batch: &Batch, plan: Plan, committed: &Committed) -> Vec<Written> {
@@ -231,39 +227,10 @@ async fn repeated(
     let damaged = |cause: String| SessionError::Refused(cause);
     let results = StoredResult::decode(results).map_err(|cause| damaged(cause.to_string()))?;
     let earlier = Committed { block, ..Committed::default() };
-    let needed = |(write, result): (_, &StoredResult)| {
-        let (id, revision) = result.needed_version(write)?;
-        Some((id, earlier.revision(revision)))
-    };
-    let needed: Vec<_> = batch.writes.iter().zip(&results).map(needed).collect();
-    let wanted: Vec<_> = needed.iter().flatten().copied().collect();
-    let known = versions(reader, &wanted).await.map_err(|cause| damaged(format!("{cause:#}")))?;
-    let mut repeated = Vec::with_capacity(results.len());
-    for (index, ((write, result), needed)) in
-        batch.writes.iter().zip(&results).zip(needed).enumerate()
-    {
-        let version = needed.and_then(|needed| known.get(&needed).cloned());
-        match (result.result(write, version), needed) {
-            (Ok(written), _) => repeated.push(with_revision(written, &earlier)),
-            (Err(_), Some((id, revision))) => {
-                let gone = StoreError::VersionGone(id, revision);
-                return Ok(Err(BatchError::Refused(index, gone)));
-            }
-            (Err(error), None) => return Ok(Err(BatchError::Refused(index, error))),
-        }
-    }
-    Ok(Ok(repeated))
-}
-
-/// Replaces the placeholder of a new revision by the real one.
-fn with_revision(mut written: Written, committed: &Committed) -> Written {
-    match &mut written {
-        Written::Created(Created { stored: StoredPlant { revision, .. }, .. })
-        | Written::Put(Put { stored: StoredPlant { revision, .. }, .. })
-        | Written::Patched(StoredPlant { revision, .. }) => {
-            *revision = committed.revision(*revision)
-        }
-        Written::Deleted => {}
-    }
-    written
+    let of_block = |result: StoredResult| result.map_revision(|planned| earlier.revision(planned));
+    let results: Vec<_> = results.into_iter().map(of_block).collect();
+    let needed = batch.writes.iter().zip(&results);
+    let needed: Vec<_> = needed.filter_map(|(write, it)| it.needed_version(write)).collect();
+    let known = versions(reader, &needed).await.map_err(|cause| damaged(format!("{cause:#}")))?;
+    batch.repeated(&results, |id, revision| Ok(known.get(&(id, revision)).cloned()))
 }

@@ -132,8 +132,8 @@ impl QueueState {
     }
 }
 
-/// Carries out groups, each in its turn, until the queue is closed. Writes of recently refused plants go to `alone`, so that others do not
-/// wait for them.
+/// Carries out groups, each in its turn, until the queue is closed. Writes of recently refused plants go to `alone`, so
+/// that others do not wait for them.
 pub(super) async fn carry_out_groups(
     queue: Arc<Queue>,
     writer: Arc<Writer>,

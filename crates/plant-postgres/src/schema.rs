@@ -96,8 +96,8 @@ pub struct Migration {
     pub missing_index: Option<String>,
 }
 
-/// Creates missing tables, and alters those of an older version. Checks that the tables have the supported version, and that the server keeps what it
-/// acknowledges.
+/// Creates missing tables, and alters those of an older version. Checks that the tables have the supported version, and
+/// that the server keeps what it acknowledges.
 pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> {
     let session = checked_session(&config).await?;
     match version(&session, &config.schema).await? {
@@ -121,7 +121,8 @@ pub(super) async fn prepare(config: PostgresConfig) -> anyhow::Result<Prepared> 
     Ok(Prepared { last_block, index_to_make })
 }
 
-/// Creates missing tables, alters those of an older version, counts again if rows of the counters are missing, and makes the index over names.
+/// Creates missing tables, alters those of an older version, counts again if rows of the counters are missing, and makes
+/// the index over names.
 pub(super) async fn migrate(config: PostgresConfig) -> anyhow::Result<Migration> {
     let session = checked_session(&config).await?;
     let made_tables = make_tables(&session, &config.schema).await?;

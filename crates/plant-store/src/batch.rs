@@ -44,6 +44,44 @@ impl Batch {
         let written = |(write, decision): (&Write, Decision)| decision.into_written(write.kind());
         self.writes.iter().zip(decisions).map(written).collect()
     }
+
+    /// Checks that the batch has at most [`BATCH_MAX_WRITES`] writes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        if self.writes.len() <= BATCH_MAX_WRITES {
+            return Ok(());
+        }
+        let cause = format!("a batch has at most {BATCH_MAX_WRITES} writes");
+        Err(StoreError::Refused(StoreFailure::new(cause)))
+    }
+
+    /// The answer to a retry of the batch, from its stored results. `version` finds a plant at a revision; `None` if that
+    /// is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// Those of `version`.
+    pub fn repeated<E>(
+        &self,
+        results: &[StoredResult],
+        version: impl Fn(PlantId, Revision) -> Result<Option<Plant>, E>,
+    ) -> Result<Result<Vec<Written>, BatchError>, E> {
+        let mut repeated = Vec::with_capacity(results.len());
+        for (index, (write, result)) in self.writes.iter().zip(results).enumerate() {
+            let version = match result.needed_version(write) {
+                Some((id, revision)) => version(id, revision)?,
+                None => None,
+            };
+            match result.result(write, version) {
+                Ok(written) => repeated.push(written),
+                Err(forgotten) => return Ok(Err(BatchError::Refused(index, forgotten))),
+            }
+        }
+        Ok(Ok(repeated))
+    }
 }
 
 /// A stored result of one write. The text of the plant is left out: the retried write has it, or the history of the
@@ -82,7 +120,13 @@ impl StoredResult {
         decode().map_err(StoreFailure::new)
     }
 
-    /// The version of a plant that [`Self::result`] needs, if it needs one.
+    /// The same result with another revision.
+    #[must_use]
+    pub fn map_revision(self, map: impl FnOnce(Revision) -> Revision) -> Self {
+        Self { revision: map(Revision::from(self.revision)).get(), ..self }
+    }
+
+    /// The version of a plant that a retry of this write needs, if it needs one.
     #[must_use]
     pub fn needed_version(&self, write: &Write) -> Option<(PlantId, Revision)> {
         match write {
@@ -91,12 +135,8 @@ impl StoredResult {
         }
     }
 
-    /// The result of the retried write. `version` is the needed version; `None` if it is forgotten.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::VersionGone`] without the version.
-    pub fn result(&self, write: &Write, version: Option<Plant>) -> Result<Written, StoreError> {
+    /// The result of the retried write. `version` is the needed version. Fails if that is forgotten.
+    fn result(&self, write: &Write, version: Option<Plant>) -> Result<Written, StoreError> {
         let revision = Revision::from(self.revision);
         let stored = |id, plant| StoredPlant { id, plant, revision };
         Ok(match write {

@@ -58,10 +58,9 @@ use self::tree::MergeTree;
 use crate::metrics::MetricFamily;
 use crate::write::{Decision, Write, imported};
 use crate::{
-    Author, BATCH_MAX_WRITES, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
-    HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository,
-    PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
-    Written, fault,
+    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
+    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, Revision,
+    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
 };
 
 /// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
@@ -282,11 +281,8 @@ impl PlantRepository for SledRepository {
     }
 
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
-        if batch.writes.len() > BATCH_MAX_WRITES {
-            // The commit thread would never have room for the batch.
-            let cause = format!("a batch has at most {BATCH_MAX_WRITES} writes");
-            return Err(StoreError::Refused(StoreFailure::new(cause)).into());
-        }
+        // The commit thread would never have room for a larger batch.
+        batch.check()?;
         let (answer, outcome) = oneshot::channel();
         let written = self.carry_out(Request::Batch(batch, answer), outcome).await??;
         self.metrics.commit.note_batch(written.len());

@@ -81,7 +81,8 @@ impl<'a> OpenGroup<'a> {
         if let Some(digest) = &digest
             && let Some(results) = self.earlier_results(digest)?
         {
-            return self.repeat(batch, &results);
+            let results = StoredResult::decode(&results)?;
+            return batch.repeated(&results, |id, revision| self.version(id, revision));
         }
         let begin = self.group.changes.len();
         let mut decisions = Vec::with_capacity(batch.writes.len());
@@ -121,28 +122,6 @@ impl<'a> OpenGroup<'a> {
             Some(outcome) => Ok(Some(outcome.results.clone())),
             None => self.tree.batch(digest),
         }
-    }
-
-    /// The results of a batch that was carried out before.
-    fn repeat(
-        &self,
-        batch: &Batch,
-        results: &[u8],
-    ) -> anyhow::Result<Result<Vec<Written>, BatchError>> {
-        let mut repeated = Vec::with_capacity(batch.writes.len());
-        for (index, (write, result)) in
-            batch.writes.iter().zip(StoredResult::decode(results)?).enumerate()
-        {
-            let version = match result.needed_version(write) {
-                Some((id, revision)) => self.version(id, revision)?,
-                None => None,
-            };
-            match result.result(write, version) {
-                Ok(written) => repeated.push(written),
-                Err(forgotten) => return Ok(Err(BatchError::Refused(index, forgotten))),
-            }
-        }
-        Ok(Ok(repeated))
     }
 
     /// A plant at a revision, if that is still known.
