@@ -147,7 +147,6 @@ impl Writer {
             }
         }
         self.answer_refused(&mut group);
-        self.has_written.store(true, Ordering::Relaxed);
     }
 
     /// Answers the single writes that PostgreSQL has refused: it refuses these if it took others, and else takes none.
@@ -294,6 +293,8 @@ impl Writer {
             let record = GroupRecord { group_id: &group_id, batch };
             write_changes(&session, record, &new, &changed, &events, course).await
         };
+        // Even if the answer is lost.
+        self.has_written.store(true, Ordering::Relaxed);
         let unknown = |error: SessionError| SessionError::UnknownOutcome(error.to_string());
         match committed {
             Ok(committed) if course.rolls_back(&committed, plan) => {

@@ -230,6 +230,19 @@ async fn a_batch_is_known_for_as_long_as_its_events_are_kept() {
     assert!(matches!(refused, Err(BatchError::Refused(0, StoreError::IdTaken(_)))), "{refused:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn upkeep_follows_batches_too() {
+    let schema = Schema::new();
+    let repository = schema.open().await;
+    for id in 1..=3 {
+        let writes = vec![Write::Create(numbered(id), None), tagging(id, "Salix")];
+        repository.batch(batch(writes)).await.expect("it is carried out");
+        wait_until("the changes of tags to be folded", || {
+            schema.query("SELECT count(*) FROM SCHEMA.tag_changes") == "0"
+        });
+    }
+}
+
 /// The batch is on the disk of the primary, and waits for a standby, when its session ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_whose_answer_is_lost_after_its_commit_is_found_and_not_carried_out_again() {
