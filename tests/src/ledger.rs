@@ -1,9 +1,9 @@
 //! What clients have sent, and what the server has acknowledged. A ledger determines what a store must hold after any
 //! disturbance.
 //!
-//! A write that was neither acknowledged nor refused is in doubt: it may have been carried out, an import also in part, from
-//! its first row on, and a batch as a whole. A client sends one write after the other, so if a write was carried out, so were
-//! those before it.
+//! A write that was neither acknowledged nor refused is in doubt: it may have been carried out, an import also in part,
+//! from its first row on, and a batch as a whole. A client sends one write after the other, so if a write was carried
+//! out, so were those before it.
 
 mod account;
 mod store;
@@ -48,8 +48,8 @@ impl Ledgers {
         self.accounts.iter().map(Account::doubts).sum()
     }
 
-    /// All clients create, replace, change, delete and import plants, one by one and in batches, each until its end condition accepts an
-    /// outcome. `meanwhile` runs concurrently. Returns the last outcome of each client.
+    /// All clients create, replace, change, delete and import plants, one by one and in batches, each until its end
+    /// condition accepts an outcome. `meanwhile` runs concurrently. Returns the last outcome of each client.
     #[track_caller]
     pub fn write<IsOver: FnMut(WriteOutcome) -> bool + Send>(
         &mut self,

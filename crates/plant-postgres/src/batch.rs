@@ -177,8 +177,11 @@ impl Writer {
     }
 }
 
-/// Begins the transaction, locks and reads the plants, and decides the writes. The earlier batch is looked for last: if
-/// it is committed meanwhile, the plants are those before it, and a transaction with the same digest fails.
+/// Begins the transaction, locks and reads the plants, and decides the writes.
+///
+/// An earlier batch with the same digest is looked for after the plants are locked. In the other order, it could be
+/// committed while this one waits for the locks: this one would miss it, and decide on its results. If the earlier batch
+/// is committed even later, the unique index on digests refuses this one.
 async fn read(
     session: &Session,
     batch: &Batch,

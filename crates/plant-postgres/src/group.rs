@@ -25,7 +25,7 @@ pub(super) const KEPT: &str = "a trigger, a rule or a policy keeps it as it is";
 #[derive(Debug)]
 pub(super) struct WaitingWrite {
     pub(super) write: Write,
-    /// Who makes the change.
+    /// The author of the change.
     pub(super) by: Option<Author>,
     answer: oneshot::Sender<Result<Decision, StoreError>>,
 }

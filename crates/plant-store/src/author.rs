@@ -1,4 +1,4 @@
-//! Who makes a change.
+//! The author of a change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use thiserror::Error;
 /// The most bytes of an [`Author`]; the least is one.
 pub const AUTHOR_MAX_BYTES: usize = 64;
 
-/// The name of who makes a change, stored with its event. The HTTP service takes the name of the request's token.
+/// The name under which a change is made. Its event keeps the name. The HTTP service uses the name of the request's token.
+///
 /// Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Author(Arc<str>);
 
 impl Author {
-    /// The author with this name.
+    /// An author with this name.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const OUTCOME: Format = Format { name: "the outcome of a batch", oldest: 1, newe
 pub struct Batch {
     /// In order, at most [`BATCH_MAX_WRITES`]. Each is decided on the results of those before.
     pub writes: Vec<Write>,
-    /// Who makes the changes.
+    /// The author of the changes.
     pub by: Option<Author>,
     /// Recognizes a retry of the whole batch.
     pub idempotency: Option<IdempotencyDigest>,

@@ -30,7 +30,7 @@ pub struct Event {
     /// When the store committed the change, in whole milliseconds of its clock. All events of one commit have the same
     /// time. If the clock is set back, later events have earlier times.
     pub at: SystemTime,
-    /// Who made the change, if that was said.
+    /// The author of the change, if that is known.
     pub by: Option<Author>,
 }
 

@@ -48,7 +48,7 @@ pub struct PastChange {
     pub kind: EventKind,
     /// When, as in [`Event::at`](crate::Event::at).
     pub at: SystemTime,
-    /// Who made the change, if that was said.
+    /// The author of the change, if that is known.
     pub by: Option<Author>,
     /// The plant after the change; `None` after a deletion.
     pub plant: Option<Plant>,

@@ -160,7 +160,7 @@ impl RequestContext {
         self.identity.get().map(Identity::record)
     }
 
-    /// Who makes the changes of the request: the name of its token.
+    /// The author of the changes of the request: the name of its token.
     pub(crate) fn author(&self) -> Option<Author> {
         self.token().map(|record| record.name.author().clone())
     }

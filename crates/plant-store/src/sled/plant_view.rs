@@ -65,8 +65,8 @@ impl PlantView {
         Ok(())
     }
 
-    /// An id before another one, with at most about `entries` entries of each level in between; `None` if no id is
-    /// before. Deleted plants count.
+    /// Where a scan of about `entries` entries in each level begins that ends before an id. Deleted plants count. `None`
+    /// if no level has an entry before the id.
     pub(crate) fn back_from(&self, id: PlantId, entries: usize) -> Option<PlantId> {
         let of_memtables = self.memtables().filter_map(|plants| plants.back_from(id, entries));
         let key = keys::plant_key(id);

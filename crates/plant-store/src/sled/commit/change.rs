@@ -209,7 +209,7 @@ pub(crate) struct Change {
 /// Where a change comes from. Version 1 of a group does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// Who made the change.
+    /// The author of the change.
     pub(crate) by: Option<Author>,
     /// The plant before the change.
     pub(crate) before: Option<EncodedPlant>,

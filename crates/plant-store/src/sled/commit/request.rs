@@ -7,7 +7,7 @@ use crate::{Author, Batch, BatchError, StoreError, Written};
 
 pub(crate) type Outcome = Result<Decision, StoreError>;
 
-/// Who waits for an outcome. The sender is dropped when the store fails.
+/// The sender to a caller that waits for an outcome. The commit thread drops the sender when the store fails.
 pub(crate) type Answer<T> = oneshot::Sender<T>;
 
 /// What is decided as a whole.

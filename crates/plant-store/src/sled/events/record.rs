@@ -19,7 +19,7 @@ const VERSION: Format = Format { name: "a version of a plant", oldest: 1, newest
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventRecord {
     pub(crate) core: EventCore,
-    /// Who made the change. Version 1 has no authors.
+    /// The author of the change. Version 1 has no authors.
     pub(crate) by: Option<Author>,
     /// The sequence number of the plant's previous event. None before a creation, and in version 1.
     pub(crate) previous: Option<u64>,

@@ -107,7 +107,8 @@ impl Table {
         Ok(block.find(key)?.then(|| block.value().map(Arc::from)))
     }
 
-    /// An id before another one, about `entries` entries back, or the first one; `None` if no id is before.
+    /// The first id of the block about `entries` entries before an id, or of the first block. `None` if the table has no
+    /// entry before the id.
     pub(crate) fn back_from(&self, key: &PlantKey, entries: usize) -> Option<PlantKey> {
         let before = self.first_plants.partition_point(|first| first < key);
         let plants = usize::try_from(self.summary.plant_entries).unwrap_or(usize::MAX);
