@@ -81,31 +81,31 @@ impl PlantView {
         let limit = request.limit.max(1);
         // The farthest window is the last one.
         let mut windows: Vec<Page> = Vec::new();
-        let (mut end, mut width, mut work, mut is_costly) = (id, limit, 0, false);
-        let mut next = None;
+        let (mut end, mut width) = (id, limit);
+        let (mut found, mut work, mut next) = (0, 0, None);
         while let Some(start) = self.back_from(end, width) {
             let mut window = PageInProgress::new(&request.filter, usize::MAX);
             window.end = Some(end);
             window.most_work = if width > plants_scanned_first { 1 } else { PAGE_MAX_WORK };
             self.add_plants(start, &mut window)?;
+            work += window.looked_at;
             if window.page.next.is_some() && width > 1 {
                 // The window was too large to read within the bound on the work.
-                (width, is_costly) = (width / 4, true);
+                width = (width / 4).max(1);
                 continue;
             }
-            work += window.looked_at;
+            found += window.page.len();
             windows.push(window.page);
-            if windows.iter().map(Page::len).sum::<usize>() > limit {
+            if found > limit {
                 // The page begins within this window.
                 break;
             }
             (end, width) = (start, width.saturating_mul(4));
-            if is_costly || work >= PAGE_MAX_WORK {
+            if work >= PAGE_MAX_WORK {
                 next = Some(start);
                 break;
             }
         }
-        let found: usize = windows.iter().map(Page::len).sum();
         let mut page = Page::with_capacity(limit.min(found));
         let plants = windows.iter().rev().flat_map(Page::plants);
         for (plant, revision) in plants.skip(found.saturating_sub(limit)) {
