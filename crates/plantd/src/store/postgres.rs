@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,9 +111,8 @@ impl PostgresServeOptions {
     /// The configuration for a server, if the plants are in PostgreSQL.
     pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
         let Some(mut config) = self.database.config()? else { return Ok(None) };
-        let reading = usize::try_from(self.postgres_connections - FEWEST_CONNECTIONS);
-        // Plus one: the fewest connections include one for reading.
-        config.reading_sessions = NonZeroUsize::MIN.saturating_add(reading.unwrap_or(usize::MAX));
+        let reading = usize::try_from(self.postgres_connections)?.saturating_sub(WRITING_SESSIONS);
+        config.reading_sessions = reading.try_into()?;
         Ok(Some(config))
     }
 }
