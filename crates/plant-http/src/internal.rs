@@ -99,7 +99,7 @@ pub fn preconditions(headers: &HeaderMap) -> Option<Preconditions> {
 /// The entity tag of a plant.
 #[must_use]
 pub fn entity_tag(revision: Revision) -> String {
-    entity_tag::entity_tag(revision).1
+    entity_tag::entity_tag(revision)
 }
 
 /// The idempotency key of a request that has one; `None` if it is malformed.

@@ -13,8 +13,12 @@ use super::options::Options;
 use super::program::{BEFORE, PLANTD, plantds};
 use super::report::{claims, machine, measurements, publish};
 
-const CREATE: &str = "create, 64 connections";
-const READ: &str = "read by id";
+/// What is measured: its name, the claim about it, and the requests.
+const WORKLOADS: [(&str, &str, Request); 3] = [
+    ("create, 64 connections", "creates at 64 connections, plantd/plantd before", Request::Create),
+    ("read by id", "reads by id, plantd/plantd before", Request::Read),
+    ("list of 100", "lists of 100, plantd/plantd before", Request::List),
+];
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     ensure!(options.before.is_some(), "name the program to compare with by --before");
@@ -28,20 +32,20 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         fill(plantd, store, stored)?;
     }
     let mut entries = Vec::new();
-    for (plantd, store) in plantds.iter().zip(&stores) {
-        let create = Load::new(Request::Create, options.duration);
-        entries.push(create.entry(CREATE, plantd, None));
-        let read = Load { stored, ..Load::new(Request::Read, options.duration) };
-        entries.push(read.entry(READ, plantd, Some(store)));
+    for (workload, _, request) in WORKLOADS {
+        // Creates begin with an empty store.
+        let stored = if request == Request::Create { 0 } else { stored };
+        for (plantd, store) in plantds.iter().zip(&stores) {
+            let load = Load { stored, ..Load::new(request, options.duration) };
+            entries.push(load.entry(workload, plantd, (stored > 0).then_some(store)));
+        }
     }
     let mut results = Results::default();
     results.measure(options, &entries)?;
-    let ratios = |workload| results.ratios(workload, PLANTD, BEFORE);
-    let targets = vec![
-        ("creates at 64 connections, plantd/plantd before", AtLeast(0.98, None), ratios(CREATE)),
-        ("reads by id, plantd/plantd before", AtLeast(0.98, None), ratios(READ)),
-    ];
-    let (machine, claims) = (machine()?, claims(targets));
+    let targets = WORKLOADS.map(|(workload, claim, _)| {
+        (claim, AtLeast(0.98, None), results.ratios(workload, PLANTD, BEFORE))
+    });
+    let (machine, claims) = (machine()?, claims(targets.into()));
     let text = format!("{machine}.\n\n{claims}\n{}", measurements(options, &results, &[BEFORE]));
     publish(options, "change", &text)
 }

@@ -45,6 +45,10 @@ pub(super) enum Request {
     List,
     /// `GET /plants?limit=100` of the plants with a part of the name.
     Search(&'static str),
+    /// `PUT /plants/{id}` of the first plant, each time with another name.
+    Change,
+    /// `GET /plants/{id}/history` of the first plant.
+    History,
     /// Nine reads for each create.
     Mix,
 }
@@ -58,7 +62,7 @@ pub(super) struct Load {
     pub(super) rate: Option<f64>,
     /// Reads and lists choose among the plants with the numbers 1 to `stored`.
     pub(super) stored: u64,
-    /// The load also ends when this many plants have been created.
+    /// The load also ends after this many creates or changes.
     pub(super) plants_max: u64,
 }
 
@@ -120,7 +124,7 @@ impl Load {
     }
 
     /// Sends requests to equivalent servers, over which the connections are spread. Fails unless every response has a
-    /// 2xx status. `created` counts the plants and numbers the new ones. Returns the latencies of the responses in
+    /// 2xx status. `created` counts the plants, or the changes, and numbers the new ones. Returns the latencies of the responses in
     /// each second.
     pub(super) fn latencies(
         &self,
@@ -213,30 +217,33 @@ impl Load {
             let next = |created| (created < self.plants_max).then_some(created + 1);
             created.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|it| it + 1)
         };
-        let post = |path, body: &str| {
+        let send = |method_and_target: &str, body: &str| {
             let head = "Content-Type: application/json\r\nContent-Length: ";
-            request(&format!("POST {path}"), &format!("{head}{}\r\n\r\n{body}", body.len()))
+            request(method_and_target, &format!("{head}{}\r\n\r\n{body}", body.len()))
         };
         let create = |number| json(scattered(number));
-        let stored = scattered(random.u64(1..=self.stored.max(1)));
+        let (first, stored) = (scattered(1), scattered(random.u64(1..=self.stored.max(1))));
         Some(match self.request {
-            Request::Create => post("/plants", &create(number()?)),
+            Request::Create => send("POST /plants", &create(number()?)),
             Request::Batch => {
-                let one = |number| {
-                    let body = create(number);
-                    format!(r#"{{"method":"POST","path":"/plants","body":{body}}}"#)
-                };
+                let head = r#"{"method":"POST","path":"/plants","body":"#;
+                let one = |number| [head, &create(number), "}"].concat();
                 let all: Vec<String> =
                     (0..BATCH_CREATES).map_while(|_| number().map(one)).collect();
-                post("/batch", &format!(r#"{{"requests":[{}]}}"#, all.join(",")))
+                send("POST /batch", &[r#"{"requests":["#, &all.join(","), "]}"].concat())
             }
-            Request::Mix if random.u32(..10) == 0 => post("/plants", &create(number()?)),
+            Request::Mix if random.u32(..10) == 0 => send("POST /plants", &create(number()?)),
             Request::Read | Request::Mix => request(&format!("GET /plants/{stored}"), "\r\n"),
             Request::List => request(&format!("GET /plants?limit=100&after={stored}"), "\r\n"),
             Request::Search(part) => {
                 let part = part.replace(' ', "%20");
                 request(&format!("GET /plants?limit=100&name={part}"), "\r\n")
             }
+            Request::Change => {
+                let body = format!(r#"{{"name":"Rosa number {}"}}"#, number()?);
+                send(&format!("PUT /plants/{first}"), &body)
+            }
+            Request::History => request(&format!("GET /plants/{first}/history"), "\r\n"),
         })
     }
 }

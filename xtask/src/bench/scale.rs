@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use super::load::{Load, Request};
 use super::measure::Target::{AtLeast, AtMost};
@@ -28,6 +28,11 @@ const KILL_AFTER: Duration = Duration::from_millis(1_500);
 
 const READ: &str = "read by id";
 const LOADS: [(&str, Request); 2] = [(READ, Request::Read), ("list of 100", Request::List)];
+
+/// The first plant is changed this often.
+const CHANGES: u64 = 10_000;
+
+const HISTORY: &str = "page of a history, 1 connection";
 
 /// The number of the first plant after a kill, beyond those of any store.
 const FIRST_NUMBER_AFTER_KILL: u64 = 1 << 40;
@@ -78,6 +83,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             loads.push(load.entry(workload, plantd, Some(folder)));
         }
     }
+    for Store { plantd, folder, .. } in stores.iter().take(2) {
+        let load = Load { connections: 1, ..Load::new(Request::History, options.duration) };
+        loads.push(load.entry(HISTORY, plantd, Some(folder)));
+    }
     let mut rates = Results::default();
     rates.measure(options, &loads)?;
 
@@ -117,6 +126,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             "reads by id, large/small store",
             AtLeast(0.5, Some(0.7)),
             rates.ratios(READ, LARGE, SMALL),
+        ),
+        (
+            "p99 of a page of a history of 10,000 changes, ms",
+            AtMost(10.0, None),
+            rates.latencies(HISTORY, LARGE, 1),
         ),
         ("most memory, MB", AtMost(600.0, Some(400.0)), peak.into_iter().collect()),
         (READY, AtMost(3.0, None), seconds(READY, LARGE)),
@@ -160,7 +174,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     draw(options, large, before)
 }
 
-/// Fills a new store: imports a tenth of the plants, and creates the others as fast as possible.
+/// Fills a new store: imports a tenth of the plants, and creates the others as fast as possible. The first plant is changed
+/// while the last tenth is created, so that its changes lie far apart among the events.
 fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store> {
     fs::create_dir(&folder)?;
     let tenth = plants / 10;
@@ -176,7 +191,18 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
             anyhow::Ok((latencies, start.elapsed()))
         };
         let (mut latencies, duration) = create_until(plants - tenth)?;
-        let (last_latencies, last_duration) = create_until(plants)?;
+        let change = Load {
+            connections: 1,
+            plants_max: CHANGES,
+            ..Load::new(Request::Change, Duration::MAX)
+        };
+        let (last_latencies, last_duration) = thread::scope(|scope| {
+            let changing = scope.spawn(|| change.run(programs, &AtomicU64::new(0)));
+            let last = create_until(plants)?;
+            let changed =
+                changing.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
+            changed.map(|_| last)
+        })?;
         latencies.extend(last_latencies);
         let of = |latencies: &Vec<Duration>| {
             Measurement::of(latencies.clone(), Duration::from_secs(1)).latency_ms

@@ -60,18 +60,24 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     write_file(&file, 1..=imported)?;
     let script = workspace.workspace_root.join("bench/peers/sqlite/import.py");
 
+    // For a shorter time, so that the store has about as many plants in the end as one that is filled by single creates,
+    // and compaction as much to do.
+    let batch_duration = options.duration / 5;
+    let batch = Load { connections: 1, ..Load::new(Request::Batch, batch_duration) };
+
     let mut entries: Vec<Entry<'_>> = Vec::new();
     for (workload, connections) in CREATES {
         let load = Load { connections, ..Load::new(Request::Create, options.duration) };
-        let servers = servers.iter().filter(|server| takes_part(server.name, workload));
-        entries.extend(servers.map(|server| load.entry(workload, server, None)));
+        let contenders = servers.iter().filter(|server| takes_part(server.name, workload));
+        entries.extend(contenders.map(|server| load.entry(workload, server, None)));
         if workload == CREATE_1 {
             let measure = |folder: &Path| bare_writes(folder, options.duration);
             entries.push(Entry::new(CREATE_1, BARE_WRITE, measure));
         }
+        if workload == CREATE_64 {
+            entries.push(batch.entry(BATCH, &servers[0], None));
+        }
     }
-    let batch = Load { connections: 1, ..Load::new(Request::Batch, options.duration) };
-    entries.push(batch.entry(BATCH, &servers[0], None));
     for (workload, request) in READS {
         let load = Load { stored, ..Load::new(request, options.duration) };
         let servers =

@@ -11,8 +11,8 @@ use percent_encoding::percent_decode_str;
 use plant_domain::{NewPlant, Plant, PlantId};
 use plant_store::write::Write;
 use plant_store::{BATCH_MAX_WRITES, IdempotencyDigest};
-use serde::Deserializer as _;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::answers::{AnswerMemory, Room};
@@ -23,7 +23,7 @@ use crate::extract::head::FromHead as _;
 use crate::extract::idempotency_key::{self, IDEMPOTENCY_KEY, IdempotencyKey};
 use crate::extract::json::{JsonResource, if_present, required, text, wrong_shape};
 use crate::extract::media_type::JSON;
-use crate::extract::members::{Members, as_text, object, wrong_syntax};
+use crate::extract::members::{Members, as_text, is_object, object, what, wrong_syntax};
 use crate::extract::query::{NoQuery, read_id};
 use crate::limits::BODY_MAX_BYTES;
 use crate::middleware::context::RequestContext;
@@ -46,13 +46,11 @@ impl FromRequest for BatchRequest {
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let context = RequestContext::of(request);
         let memory = request.app_data::<Data<AnswerMemory>>().cloned();
-        let of_head = NoQuery::read(request).and_then(|_| {
-            let IdempotencyKey(key) = IdempotencyKey::read(request)?;
-            Ok((key, BodyLimits::BATCH.most_bytes(request.headers())?))
-        });
+        let key = NoQuery::read(request).and_then(|_| IdempotencyKey::read(request));
         let reading = read_whole(request, payload, &[JSON], BodyLimits::BATCH);
         Box::pin(async move {
-            let ((key, most_bytes), reading) = (of_head?, reading?);
+            let IdempotencyKey(key) = key?;
+            let (most_bytes, reading) = reading?;
             let memory = memory.ok_or(ErrorNumber::Internal)?;
             let room = memory.room_for_batch(most_bytes, ROOM_DEADLINE).await?;
             let body = reading.await?;
@@ -66,19 +64,31 @@ impl FromRequest for BatchRequest {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchBody<'a> {
+    #[serde(borrow, deserialize_with = "elements")]
+    requests: Vec<&'a RawValue>,
+}
+
 /// Reads the writes of a batch.
 pub(crate) fn read(body: &[u8]) -> Result<Vec<Write>, Failure> {
-    // Syntax comes before shape, and shape before content.
     let body = as_text(body)?;
-    serde_json::from_str::<IgnoredAny>(body).map_err(|cause| wrong_syntax(&cause))?;
-    let [requests] = object("a batch", body, ["requests"], str::eq)
-        .map_err(|message| Failure::new(ErrorNumber::WrongShape, message))?;
-    let mut problems = Vec::new();
-    let requests = required("requests", requests, elements, &mut problems);
-    let requests = requests.ok_or_else(|| wrong_shape(&problems))?;
+    let wrong_shape = |message| Failure::new(ErrorNumber::WrongShape, message);
+    // A derived deserializer would take an array for an object.
+    let read = match is_object(body) {
+        true => serde_json::from_str(body).map_err(|cause| what(&cause)),
+        false => Err("a batch must be a JSON object".to_owned()),
+    };
+    let BatchBody { requests } = read.map_err(|message| {
+        // Syntax comes before shape, and shape before content.
+        match serde_json::from_str::<IgnoredAny>(body) {
+            Ok(IgnoredAny) => wrong_shape(message),
+            Err(cause) => wrong_syntax(&cause),
+        }
+    })?;
     if !(1..=BATCH_MAX_WRITES).contains(&requests.len()) {
-        let message = format!("requests must have 1 to {BATCH_MAX_WRITES} elements");
-        return Err(Failure::new(ErrorNumber::WrongShape, message));
+        return Err(wrong_shape(format!("requests must have 1 to {BATCH_MAX_WRITES} elements")));
     }
     let requests = requests.into_iter().enumerate();
     requests.map(|(index, text)| write(text).map_err(|failure| failure.of_request(index))).collect()
@@ -160,16 +170,15 @@ fn read_headers(headers: &RawValue) -> Result<HeaderMap, Failure> {
     if problems.is_empty() { Ok(headers) } else { Err(wrong(problems.join("; "))) }
 }
 
-/// The elements of an array; as the error, a description of valid values. Elements beyond the most of a batch are not all
-/// kept, because a body can have millions.
-fn elements(array: &RawValue) -> Result<Vec<&RawValue>, &'static str> {
+/// The elements of an array. Elements beyond the most of a batch are not all kept, because a body can have millions.
+fn elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
     struct ElementsVisitor;
 
     impl<'de> Visitor<'de> for ElementsVisitor {
         type Value = Vec<&'de RawValue>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("an array")
+            formatter.write_str("an array of requests")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
@@ -184,6 +193,5 @@ fn elements(array: &RawValue) -> Result<Vec<&RawValue>, &'static str> {
         }
     }
 
-    let read = serde_json::Deserializer::from_str(array.get()).deserialize_seq(ElementsVisitor);
-    read.map_err(|_| "must be an array")
+    deserializer.deserialize_seq(ElementsVisitor)
 }

@@ -102,7 +102,7 @@ impl BodyLimits {
         Self { max_bytes: BATCH_BODY_MAX_BYTES, deadline: BATCH_BODY_DEADLINE };
 
     /// The most bytes that the body can have. Fails if the head announces too many.
-    pub(crate) fn most_bytes(&self, headers: &HeaderMap) -> Result<usize, Failure> {
+    fn most_bytes(&self, headers: &HeaderMap) -> Result<usize, Failure> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         match length.map(str::parse::<usize>) {
             Some(Ok(length)) if length <= self.max_bytes => Ok(length),
@@ -112,19 +112,19 @@ impl BodyLimits {
     }
 }
 
-/// Checks the head, and returns a future that reads the body, without a byte order mark.
+/// Checks the head. Returns the most bytes that the body can have, and a future that reads it, without a byte order mark.
 pub(super) fn read_whole(
     request: &HttpRequest,
     payload: &mut Payload,
     media_types: &[&str],
     limits: BodyLimits,
-) -> Result<impl Future<Output = Result<Vec<u8>, Failure>> + use<>, Failure> {
+) -> Result<(usize, impl Future<Output = Result<Vec<u8>, Failure>> + use<>), Failure> {
     let headers = request.headers();
     check_media_type(headers, media_types)?;
-    limits.most_bytes(headers)?;
+    let most_bytes = limits.most_bytes(headers)?;
     let mut body = BodyStream::new(request, payload);
     let deadline = Instant::now() + limits.deadline;
-    Ok(async move {
+    let reading = async move {
         let mut all = Vec::new();
         while let Some(part) = body.next_until(deadline, limits.deadline).await? {
             if all.len() + part.len() > limits.max_bytes {
@@ -136,7 +136,8 @@ pub(super) fn read_whole(
             all.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(all)
-    })
+    };
+    Ok((most_bytes, reading))
 }
 
 pub(crate) fn body_too_large(max_bytes: usize) -> Failure {

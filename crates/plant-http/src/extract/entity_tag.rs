@@ -7,8 +7,8 @@ use crate::errors::{ErrorNumber, Failure};
 use crate::limits::ENTITY_TAGS_MAX;
 
 /// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
-pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {
-    (header::ETAG, format!("\"{revision}\""))
+pub(crate) fn entity_tag(revision: Revision) -> String {
+    format!("\"{revision}\"")
 }
 
 /// The preconditions of a request (RFC 9110, sections 13.1.1 and 13.1.2).

@@ -4,6 +4,8 @@
 //! one message names everything that is wrong with the members. A derived deserializer stops at the first problem, so
 //! the members are first taken as raw JSON text ([`Members`]), and then converted one by one.
 
+use std::borrow::Cow;
+
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
@@ -13,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::body::{BodyLimits, read_whole};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
-use crate::extract::members::{Member, Members};
+use crate::extract::members::{Member, Members, text_of};
 use crate::extract::target::id_in_path;
 use crate::middleware::context::RequestContext;
 
@@ -30,7 +32,8 @@ impl<T: JsonResource> FromRequest for Json<T> {
         let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
         let context = RequestContext::of(request);
         Box::pin(async move {
-            let resource = T::from_members(Members::read(&reading?.await?)?, id_in_path)?;
+            let (_, reading) = reading?;
+            let resource = T::from_members(Members::read(&reading.await?)?, id_in_path)?;
             // The body may have taken long to arrive, and the token may have been revoked in the meantime.
             context.check_still_valid()?;
             Ok(Self(resource))
@@ -92,7 +95,7 @@ impl JsonResource for PlantPatch {
     fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         let id = if_present("id", members.id, integer, &mut problems);
-        let name = if_present("name", members.name, text, &mut problems);
+        let name = if_present("name", members.name, text, &mut problems).map(Cow::into_owned);
         let tag = match if_present("tag", members.tag, text_or_null, &mut problems) {
             None => TagPatch::Keep,
             Some(None) => TagPatch::Remove,
@@ -150,12 +153,12 @@ fn integer(value: &RawValue) -> Result<i64, &'static str> {
 }
 
 /// The text; as the error, a description of valid values.
-pub(super) fn text(value: &RawValue) -> Result<String, &'static str> {
-    serde_json::from_str(value.get()).map_err(|_| "must be a string")
+pub(super) fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
+    text_of(value).ok_or("must be a string")
 }
 
 fn text_or_null(value: &RawValue) -> Result<Option<String>, &'static str> {
-    if value.get() == "null" { Ok(None) } else { text(value).map(Some) }
+    if value.get() == "null" { Ok(None) } else { text(value).map(|it| Some(it.into_owned())) }
 }
 
 pub(super) fn wrong_shape(problems: &[String]) -> Failure {

@@ -1,5 +1,6 @@
 //! The members of a JSON object as raw JSON text.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -62,11 +63,7 @@ impl<'a> Members<'a> {
     }
 
     fn of_name(&mut self, name: &RawValue) -> Option<&mut Member<'a>> {
-        let name = name.get();
-        // A name is decoded only if it has an escape. A name with a lone surrogate is not a known name.
-        let unescaped =
-            name.contains('\\').then(|| serde_json::from_str::<String>(name).ok()).flatten();
-        match unescaped.as_deref().unwrap_or(name.trim_matches('"')) {
+        match &*text_of(name)? {
             "id" => Some(&mut self.id),
             "name" => Some(&mut self.name),
             "tag" => Some(&mut self.tag),
@@ -141,8 +138,7 @@ impl<'de, const N: usize> Visitor<'de> for ObjectVisitor<N> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = [Member::Absent; N];
         while let Some(name) = map.next_key::<&RawValue>()? {
-            // A name with a lone surrogate is not a known name.
-            let text: Option<String> = serde_json::from_str(name.get()).ok();
+            let text = text_of(name);
             let is_it = |known: &&str| text.as_ref().is_some_and(|it| (self.is_same)(it, known));
             let Some(place) = self.names.iter().position(is_it) else {
                 let (name, known) = (name.get(), self.names.join(", "));
@@ -154,13 +150,22 @@ impl<'de, const N: usize> Visitor<'de> for ObjectVisitor<N> {
     }
 }
 
+/// The text of a JSON string, decoded only if it has an escape; `None` if the value is no string or has a lone surrogate.
+pub(super) fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    let json = value.get();
+    if json.contains('\\') {
+        return serde_json::from_str(json).ok().map(Cow::Owned);
+    }
+    json.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed)
+}
+
 /// The body, if it is UTF-8.
 pub(super) fn as_text(body: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(body)
         .map_err(|cause| not_json("the text is not UTF-8", place(&body[..=cause.valid_up_to()])))
 }
 
-fn is_object(text: &str) -> bool {
+pub(super) fn is_object(text: &str) -> bool {
     text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
 }
 
@@ -169,7 +174,7 @@ pub(super) fn wrong_syntax(cause: &serde_json::Error) -> Failure {
 }
 
 /// What is wrong, without the position.
-fn what(cause: &serde_json::Error) -> String {
+pub(super) fn what(cause: &serde_json::Error) -> String {
     let text = cause.to_string();
     let place = format!(" at line {} column {}", cause.line(), cause.column());
     text.strip_suffix(&place).unwrap_or(&text).to_owned()

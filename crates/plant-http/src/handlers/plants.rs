@@ -116,11 +116,12 @@ pub(crate) async fn read(
     };
     match preconditions.check(Some(stored.revision)) {
         Ok(()) => Ok(HttpResponse::Ok()
-            .insert_header(entity_tag(stored.revision))
+            .insert_header((header::ETAG, entity_tag(stored.revision)))
             .json(stored.into_new_plant())),
         // The client has the plant already (RFC 9110, section 13.2.2).
         Err(Precondition::IfNoneMatch) => {
-            Ok(HttpResponse::NotModified().insert_header(entity_tag(stored.revision)).finish())
+            let entity_tag = entity_tag(stored.revision);
+            Ok(HttpResponse::NotModified().insert_header((header::ETAG, entity_tag)).finish())
         }
         Err(failed) => Err(StoreError::PreconditionFailed(failed).into()),
     }

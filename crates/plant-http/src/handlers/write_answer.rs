@@ -1,7 +1,7 @@
 //! The answer to a write of one plant: of a request of its own, and in a batch.
 
 use actix_http::StatusCode;
-use actix_http::header::{self, HeaderName};
+use actix_http::header;
 use actix_web::HttpResponse;
 use plant_domain::Plant;
 use plant_store::write::{Created, Put, Written};
@@ -14,44 +14,51 @@ use crate::middleware::context::RequestContext;
 pub(crate) struct WriteAnswer {
     #[serde(serialize_with = "as_number")]
     status: StatusCode,
-    #[serde(serialize_with = "as_object")]
-    headers: Vec<(HeaderName, String)>,
+    headers: AnswerHeaders,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Plant>,
 }
 
+#[derive(Serialize)]
+struct AnswerHeaders {
+    #[serde(rename = "ETag", skip_serializing_if = "Option::is_none")]
+    entity_tag: Option<String>,
+    #[serde(rename = "Location", skip_serializing_if = "Option::is_none")]
+    location: Option<String>,
+}
+
 impl WriteAnswer {
     pub(crate) fn of(written: Written, context: &RequestContext) -> Self {
-        let location = |id| (header::LOCATION, context.plant_path(id));
-        match written {
+        let (status, stored, has_tag, is_new) = match written {
+            // The entity tag of a later revision would not match the plant in this answer.
             Written::Created(Created { stored, is_current }) => {
-                // The entity tag of a later revision would not match the plant in this answer.
-                let entity_tag = is_current.then(|| entity_tag(stored.revision));
-                let headers = entity_tag.into_iter().chain([location(stored.id)]).collect();
-                Self { status: StatusCode::OK, headers, body: Some(stored.plant) }
+                (StatusCode::OK, stored, is_current, true)
             }
-            Written::Put(Put { stored, is_new }) => {
-                let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-                let location = is_new.then(|| location(stored.id));
-                let headers = [entity_tag(stored.revision)].into_iter().chain(location).collect();
-                Self { status, headers, body: Some(stored.plant) }
-            }
-            Written::Patched(stored) => {
-                let headers = vec![entity_tag(stored.revision)];
-                Self { status: StatusCode::OK, headers, body: Some(stored.plant) }
+            Written::Put(Put { stored, is_new: true }) => (StatusCode::CREATED, stored, true, true),
+            Written::Put(Put { stored, is_new: false }) | Written::Patched(stored) => {
+                (StatusCode::OK, stored, true, false)
             }
             Written::Deleted => {
-                Self { status: StatusCode::NO_CONTENT, headers: Vec::new(), body: None }
+                let headers = AnswerHeaders { entity_tag: None, location: None };
+                return Self { status: StatusCode::NO_CONTENT, headers, body: None };
             }
-        }
+        };
+        let headers = AnswerHeaders {
+            entity_tag: has_tag.then(|| entity_tag(stored.revision)),
+            location: is_new.then(|| context.plant_path(stored.id)),
+        };
+        Self { status, headers, body: Some(stored.plant) }
     }
 }
 
 impl From<WriteAnswer> for HttpResponse {
     fn from(answer: WriteAnswer) -> Self {
         let mut response = Self::build(answer.status);
-        for header in answer.headers {
-            response.insert_header(header);
+        let AnswerHeaders { entity_tag, location } = answer.headers;
+        for header in [(header::ETAG, entity_tag), (header::LOCATION, location)] {
+            if let (name, Some(value)) = header {
+                response.insert_header((name, value));
+            }
         }
         match answer.body {
             Some(plant) => response.json(plant),
@@ -62,13 +69,4 @@ impl From<WriteAnswer> for HttpResponse {
 
 fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     status.as_u16().serialize(serializer)
-}
-
-/// An object with the names of the headers as RFC 9110 writes them.
-fn as_object<S: Serializer>(
-    headers: &[(HeaderName, String)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let name = |name: &HeaderName| if *name == header::ETAG { "ETag" } else { "Location" };
-    serializer.collect_map(headers.iter().map(|(it, value)| (name(it), value)))
 }

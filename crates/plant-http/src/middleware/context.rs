@@ -1,6 +1,7 @@
 //! The context of a request: its id, its token, the decision of the gate, and the plant that the request is about.
 
 use std::cell::{Cell, OnceCell};
+use std::fmt::Display;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -128,13 +129,13 @@ impl RequestContext {
     }
 
     /// A path of the service behind the path that the service is mounted on.
-    fn path(&self, path: &str) -> String {
+    fn path(&self, path: impl Display) -> String {
         format!("{}{path}", self.mount.get().map_or("", String::as_str))
     }
 
     /// The path of a plant.
     pub(crate) fn plant_path(&self, id: PlantId) -> String {
-        format!("{}/{id}", self.plants_path())
+        self.path(format_args!("/plants/{id}"))
     }
 
     /// Asks the gate whether the request may be answered. Repeated calls count once against the rate of the token.

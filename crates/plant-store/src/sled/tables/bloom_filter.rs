@@ -9,8 +9,8 @@
 use anyhow::ensure;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// With four bits set for each key, about 1 % of other keys are false positives.
-const BITS_FOR_A_KEY: usize = 16;
+/// With four bits set for each key, about 0.2 % of other keys are false positives.
+const BITS_FOR_A_KEY: usize = 24;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
