@@ -62,8 +62,8 @@ pub const EVENTS_WAIT_MAX: Duration = Duration::from_secs(50);
 /// After this time without an event, a stream of events has a bookmark.
 pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The most memory that large answers take together while they are made and sent: lists, tags, exports and events. Beyond
-/// it, they wait, and are then refused.
+/// The most memory that large answers take together while they are made and sent: lists, tags, histories, exports and
+/// events. Beyond it, they wait, and are then refused.
 pub const ANSWERS_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// The most memory that batches and their answers take together. Beyond it, they wait, and are then refused.

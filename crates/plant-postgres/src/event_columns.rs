@@ -6,6 +6,9 @@ use tokio_postgres::types::ToSql;
 
 use crate::statements::kind_number;
 
+/// NULL as a whole if no event has a value, because that takes no space.
+type OptionalColumn<T> = Option<Vec<Option<T>>>;
+
 #[derive(Default)]
 pub(super) struct EventColumns<'a> {
     /// The places of the revisions in the block.
@@ -22,34 +25,6 @@ pub(super) struct EventColumns<'a> {
     pub(super) more_plants: i64,
 }
 
-/// A column that is NULL as a whole if no event has a value, which takes no space.
-struct OptionalColumn<T> {
-    values: Option<Vec<Option<T>>>,
-    length: usize,
-}
-
-impl<T> Default for OptionalColumn<T> {
-    fn default() -> Self {
-        Self { values: None, length: 0 }
-    }
-}
-
-impl<T> OptionalColumn<T> {
-    fn push(&mut self, value: Option<T>) {
-        let length = self.length;
-        self.length += 1;
-        match (&mut self.values, value) {
-            (Some(values), value) => values.push(value),
-            (None, None) => {}
-            (none, value) => {
-                let values = none.insert(Vec::new());
-                values.resize_with(length, || None);
-                values.push(value);
-            }
-        }
-    }
-}
-
 impl<'a> EventColumns<'a> {
     /// Adds the event with the next place in the block. `after` is the name and the tag of the plant after the event.
     pub(super) fn push(
@@ -64,10 +39,10 @@ impl<'a> EventColumns<'a> {
         self.numbers.push(i64::from(self.count()));
         self.kinds.push(kind_number(kind));
         self.ids.push(id.get());
-        self.authors.push(by.map(Author::name));
+        self.authors.get_or_insert_default().push(by.map(Author::name));
         self.names.push(name);
-        self.tags.push(tag.flatten());
-        self.before.push(before);
+        self.tags.get_or_insert_default().push(tag.flatten());
+        self.before.get_or_insert_default().push(before);
         self.more_plants += match kind {
             EventKind::Created => 1,
             EventKind::Updated => 0,
@@ -75,9 +50,19 @@ impl<'a> EventColumns<'a> {
         };
     }
 
+    /// The same columns, and NULL for those without values.
+    pub(super) fn complete(self) -> Self {
+        fn with_values<T>(column: OptionalColumn<T>) -> OptionalColumn<T> {
+            column.filter(|values| values.iter().any(Option::is_some))
+        }
+
+        let (authors, tags) = (with_values(self.authors), with_values(self.tags));
+        Self { authors, tags, before: with_values(self.before), ..self }
+    }
+
     pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 7] {
         let Self { numbers, kinds, ids, authors, names, tags, before, .. } = self;
-        [numbers, kinds, ids, &authors.values, names, &tags.values, &before.values]
+        [numbers, kinds, ids, authors, names, tags, before]
     }
 
     pub(super) fn count(&self) -> i32 {

@@ -55,8 +55,8 @@ pub(super) async fn history(
     let limit = limit.max(1);
     // The change that the request names comes first. One more change than the page has tells whether another page follows.
     let from = before.map(|before| i64::try_from(before.get()).unwrap_or(i64::MAX));
-    let named = usize::from(before.is_some());
-    let most = i32::try_from(limit.saturating_add(1 + named)).unwrap_or(i32::MAX);
+    let skipped = usize::from(before.is_some());
+    let most = i32::try_from(limit.saturating_add(1 + skipped)).unwrap_or(i32::MAX);
     let id = id.get();
     let parameters: [&(dyn ToSql + Sync); 3] = [&id, &from, &most];
     let rows = reader.rows("the history of a plant", CHANGES, &parameters).await?;
@@ -67,7 +67,7 @@ pub(super) async fn history(
     }
     let changes = rows.iter().map(past_change).collect::<anyhow::Result<Vec<_>>>()?;
     let is_whole = changes.last().is_some_and(|oldest| oldest.kind == EventKind::Created);
-    let mut changes: Vec<_> = changes.into_iter().skip(named).collect();
+    let mut changes: Vec<_> = changes.into_iter().skip(skipped).collect();
     let has_more = changes.len() > limit;
     changes.truncate(limit);
     let next = changes.last().map(|oldest| oldest.revision).filter(|_| has_more);

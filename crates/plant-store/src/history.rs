@@ -11,7 +11,7 @@ use crate::{Author, EventKind, Revision, StoreError};
 pub struct HistoryRequest {
     /// The plant.
     pub id: PlantId,
-    /// Only changes before this one, which is a revision in the history of the plant.
+    /// Only changes before this revision, which must be one of the plant.
     pub before: Option<Revision>,
     /// The most changes on the page, at least 1.
     pub limit: usize,
@@ -35,7 +35,7 @@ pub struct HistoryPage {
     pub changes: Vec<PastChange>,
     /// The [`HistoryRequest::before`] of the next page, if there is one.
     pub next: Option<Revision>,
-    /// Whether this is the last page, and the oldest change that is known is not a creation: what was before is forgotten.
+    /// Whether older changes are forgotten. Only the last page says so.
     pub is_cut: bool,
 }
 

@@ -406,7 +406,7 @@ async fn a_page_over_deleted_plants_ends_after_bounded_work() {
     const AT_ONCE: i64 = 500;
     let folder = Folder::new();
     let repository = Arc::new(folder.try_open().expect("opens"));
-    let plants = (0..=DELETED).map(new_plant).collect();
+    let plants = (-1..=DELETED).map(new_plant).collect();
     repository.import(plants, OnConflict::Error, None).await.expect("imports");
     for first in (0..DELETED).step_by(usize::try_from(AT_ONCE).expect("small")) {
         let mut deletes = JoinSet::new();
@@ -418,19 +418,22 @@ async fn a_page_over_deleted_plants_ends_after_bounded_work() {
     }
     drop(repository);
     let repository = folder.try_open().expect("opens");
-    let mut request =
-        PageRequest { filter: PlantFilter::default(), place: PagePlace::First, limit: 1 };
-    let mut pages = 0;
-    loop {
-        let page = repository.list(request.clone()).await.expect("reads");
-        pages += 1;
-        request.place = PagePlace::after(page.next);
-        if !page.is_empty() || page.next.is_none() {
-            assert_eq!(page.len(), 1);
-            break;
+    let pages_until_a_plant = async |begin: PagePlace, further: fn(PlantId) -> PagePlace| {
+        let mut request = PageRequest { filter: PlantFilter::default(), place: begin, limit: 1 };
+        for pages in 1.. {
+            let page = repository.list(request.clone()).await.expect("reads");
+            if !page.is_empty() {
+                return pages;
+            }
+            request.place = further(page.next.expect("more plants"));
         }
-    }
-    assert_eq!(pages, 1 + DELETED / i64::try_from(PAGE_MAX_WORK).expect("small"));
+        unreachable!("there is a plant");
+    };
+    let forward = pages_until_a_plant(PagePlace::After((-1).into()), PagePlace::After).await;
+    assert_eq!(forward, 1 + DELETED / i64::try_from(PAGE_MAX_WORK).expect("small"));
+    // Backward, a page may end earlier, but the work for it has the same bound.
+    let backward = pages_until_a_plant(PagePlace::Before(DELETED.into()), PagePlace::Before).await;
+    assert!((forward..4 * forward).contains(&backward), "{backward} pages");
 }
 
 #[tokio::test]

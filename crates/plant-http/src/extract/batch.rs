@@ -74,7 +74,6 @@ struct BatchBody<'a> {
 /// Reads the writes of a batch.
 pub(crate) fn read(body: &[u8]) -> Result<Vec<Write>, Failure> {
     let body = as_text(body)?;
-    let wrong_shape = |message| Failure::new(ErrorNumber::WrongShape, message);
     // A derived deserializer would take an array for an object.
     let read = match is_object(body) {
         true => serde_json::from_str(body).map_err(|cause| what(&cause)),
@@ -97,15 +96,15 @@ pub(crate) fn read(body: &[u8]) -> Result<Vec<Write>, Failure> {
 /// Reads a request as the server reads one that is sent alone, with the same failures in the same order.
 fn write(request: &RawValue) -> Result<Write, Failure> {
     let members = ["method", "path", "headers", "body"];
-    let [method, path, headers, body] = object("a request", request.get(), members, str::eq)
-        .map_err(|message| Failure::new(ErrorNumber::WrongShape, message))?;
+    let [method, path, headers, body] =
+        object("a request", request.get(), members, str::eq).map_err(wrong_shape)?;
     let mut problems = Vec::new();
     let method = required("method", method, text, &mut problems);
     let path = required("path", path, text, &mut problems);
     let headers = if_present("headers", headers, Ok, &mut problems);
     let body = if_present("body", body, Ok, &mut problems);
     let (Some(method), Some(path), []) = (method, path, &*problems) else {
-        return Err(wrong_shape(&problems));
+        return Err(wrong_shape(problems.join("; ")));
     };
 
     let (path, query) = path.split_once('?').unwrap_or((&path, ""));
@@ -146,7 +145,7 @@ fn resource<T: JsonResource>(
     body: Option<&RawValue>,
     id_in_path: Option<PlantId>,
 ) -> Result<T, Failure> {
-    let body = body.ok_or_else(|| Failure::new(ErrorNumber::WrongShape, "body is missing"))?.get();
+    let body = body.ok_or_else(|| wrong_shape("body is missing"))?.get();
     if body.len() > BODY_MAX_BYTES {
         return Err(body_too_large(BODY_MAX_BYTES));
     }
@@ -170,7 +169,7 @@ fn read_headers(headers: &RawValue) -> Result<HeaderMap, Failure> {
     if problems.is_empty() { Ok(headers) } else { Err(wrong(problems.join("; "))) }
 }
 
-/// The elements of an array. Elements beyond the most of a batch are not all kept, because a body can have millions.
+/// The elements of an array, but at most one more than a batch may have: a body can have millions.
 fn elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
     struct ElementsVisitor;
 

@@ -87,7 +87,7 @@ impl EventQuery {
         }
         Ok(Self {
             after: after.map(|after| read_start(&after)).transpose()?,
-            limit: limit.map_or(Ok(PAGE_DEFAULT_EVENTS), |it| read_limit(&it, PAGE_MAX_EVENTS))?,
+            limit: read_limit(limit, PAGE_DEFAULT_EVENTS, PAGE_MAX_EVENTS)?,
             wait: wait.map_or(Ok(Duration::ZERO), |wait| read_wait(&wait))?,
             with_plants: plants.map_or(Ok(false), |plants| read_plants(&plants))?,
             repeated,

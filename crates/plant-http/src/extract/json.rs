@@ -66,7 +66,7 @@ impl JsonResource for NewPlant {
         let tag = if_present("tag", members.tag, text_or_null, &mut problems).flatten();
         match (id, name) {
             (Some(id), Some(name)) if problems.is_empty() => Ok(Self::new(id, name, tag)?),
-            _ => Err(wrong_shape(&problems)),
+            _ => Err(wrong_shape(problems.join("; "))),
         }
     }
 }
@@ -82,7 +82,7 @@ impl JsonResource for Plant {
         let tag = if_present("tag", members.tag, text_or_null, &mut problems).flatten();
         match name {
             Some(name) if problems.is_empty() => checked(id, id_in_path, Self::new(name, tag)),
-            _ => Err(wrong_shape(&problems)),
+            _ => Err(wrong_shape(problems.join("; "))),
         }
     }
 }
@@ -102,7 +102,7 @@ impl JsonResource for PlantPatch {
             Some(Some(tag)) => TagPatch::Set(tag),
         };
         if !problems.is_empty() {
-            return Err(wrong_shape(&problems));
+            return Err(wrong_shape(problems.join("; ")));
         }
         checked(id, id_in_path, Self::new(name, tag))
     }
@@ -161,8 +161,8 @@ fn text_or_null(value: &RawValue) -> Result<Option<String>, &'static str> {
     if value.get() == "null" { Ok(None) } else { text(value).map(|it| Some(it.into_owned())) }
 }
 
-pub(super) fn wrong_shape(problems: &[String]) -> Failure {
-    Failure::new(ErrorNumber::WrongShape, problems.join("; "))
+pub(super) fn wrong_shape(message: impl Into<String>) -> Failure {
+    Failure::new(ErrorNumber::WrongShape, message)
 }
 
 /// The resource, if it follows the rules and an id that was sent with it is that of the path.

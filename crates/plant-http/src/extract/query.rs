@@ -67,7 +67,7 @@ impl ListQuery {
         let page_request = PageRequest {
             filter: read_filter(tag.clone(), name.as_deref())?,
             place,
-            limit: limit.map_or(Ok(PAGE_DEFAULT_PLANTS), |it| read_limit(&it, PAGE_MAX_PLANTS))?,
+            limit: read_limit(limit, PAGE_DEFAULT_PLANTS, PAGE_MAX_PLANTS)?,
         };
         Ok(Self::Page(PageQuery { page_request, name, tag }))
     }
@@ -137,8 +137,7 @@ impl FromHead for HistoryQuery {
         let [limit, before] = query(request.query_string(), ["limit", "before"])?;
         Ok(Self {
             before: before.map(|before| read_revision("before", &before)).transpose()?,
-            limit: limit
-                .map_or(Ok(PAGE_DEFAULT_CHANGES), |it| read_limit(&it, PAGE_MAX_CHANGES))?,
+            limit: read_limit(limit, PAGE_DEFAULT_CHANGES, PAGE_MAX_CHANGES)?,
         })
     }
 }
@@ -175,7 +174,7 @@ impl TagQuery {
         after.as_deref().map_or(Ok(()), check_tag).map_err(wrong_after)?;
         let wrong_prefix = |violations: Violations| wrong(violations.to_string());
         prefix.as_deref().map_or(Ok(()), check_tag_prefix).map_err(wrong_prefix)?;
-        let limit = limit.map_or(Ok(PAGE_DEFAULT_TAGS), |it| read_limit(&it, PAGE_MAX_TAGS))?;
+        let limit = read_limit(limit, PAGE_DEFAULT_TAGS, PAGE_MAX_TAGS)?;
         let prefix = prefix.unwrap_or_default();
         Ok(Self { page_request: TagPageRequest { prefix, after, limit } })
     }
@@ -274,8 +273,13 @@ fn read_revision(name: &str, text: &str) -> Result<Revision, Failure> {
     }
 }
 
-/// A number of things on a page, at least one.
-pub(super) fn read_limit(text: &str, most: usize) -> Result<usize, Failure> {
+/// How many things a page has, at least one.
+pub(super) fn read_limit(
+    limit: Option<String>,
+    default: usize,
+    most: usize,
+) -> Result<usize, Failure> {
+    let Some(text) = limit else { return Ok(default) };
     match text.parse() {
         Ok(limit @ 1..) if limit <= most && limit.to_string() == text => Ok(limit),
         _ => Err(wrong_limit(most)),

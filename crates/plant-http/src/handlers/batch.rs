@@ -5,7 +5,7 @@ use std::rc::Rc;
 use actix_web::HttpResponse;
 use actix_web::web::ReqData;
 use plant_store::write::Write;
-use plant_store::{Batch, BatchError, Put, Written};
+use plant_store::{Batch, BatchError, Put, StoreError, Written};
 use serde::Serialize;
 
 use crate::errors::Failure;
@@ -26,11 +26,16 @@ pub(crate) async fn batch(
     let batch = Batch { writes, by: context.author(), idempotency };
     let written = match repository.batch(batch).await {
         Ok(written) => written,
-        Err(BatchError::Refused(index, error)) => {
-            audited.end([].into_iter());
-            return Err(Failure::from(error).of_request(index));
+        Err(error) => {
+            // Only a store that has failed may have written the batch.
+            if !matches!(error, BatchError::Store(StoreError::Failed(_))) {
+                audited.end([].into_iter());
+            }
+            return Err(match error {
+                BatchError::Refused(index, error) => Failure::from(error).of_request(index),
+                BatchError::Store(error) => error.into(),
+            });
         }
-        Err(BatchError::Store(error)) => return Err(error.into()),
     };
     audited.end(written.iter().map(|written| Some(outcome(written))));
 

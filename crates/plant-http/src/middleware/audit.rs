@@ -19,9 +19,9 @@ const BATCH_LOG: &str = "plantd::audit::batch";
 pub(crate) struct AuditedWrites {
     context: Rc<RequestContext>,
     log: &'static str,
-    /// The number of plants of an import whose outcome is not known yet.
+    /// How many plants of an import have no outcome yet; 0 for a batch.
     unknown: u64,
-    /// The same plants, if the log level asks for a line for each.
+    /// The plants without an outcome, if the log level asks for a line for each.
     plants: Vec<PlantId>,
 }
 

@@ -215,16 +215,18 @@ async fn read_tags(repository: Arc<dyn PlantRepository>) {
 /// The end of the log is never within a batch, and all events of a batch are neighbors.
 async fn read_events(repository: Arc<dyn PlantRepository>) {
     let mut cursor = repository.newest_event().await.expect("reads");
-    for limit in [ALL, 100 * EVENTS * ALL, ALL] {
+    // Pages of whole batches: of some of the events, and of all that there are.
+    const SOME: usize = ALL - ALL % EVENTS;
+    const EVERY: usize = 100 * EVENTS * ALL;
+    for limit in [SOME, EVERY, SOME] {
         // Other writes may come in between.
         for _ in 0..20 {
             yield_now().await;
         }
-        let page =
-            match repository.events(EventsAfter::Cursor(cursor), limit - limit % EVENTS).await {
-                Err(StoreError::EventsGone) => return,
-                page => page.expect("reads"),
-            };
+        let page = match repository.events(EventsAfter::Cursor(cursor), limit).await {
+            Err(StoreError::EventsGone) => return,
+            page => page.expect("reads"),
+        };
         let (batches, rest) = page.events.as_chunks::<EVENTS>();
         assert!(rest.is_empty(), "{} events are a part of a batch", rest.len());
         for batch in batches {

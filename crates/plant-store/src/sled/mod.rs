@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
-use plant_domain::{NewPlant, PlantId};
+use plant_domain::{NewPlant, PlantFilter, PlantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use self::backup::archive::thread::Archiver;
@@ -63,7 +63,8 @@ use crate::{
     StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
 };
 
-/// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
+/// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only, or for the
+/// batches before it.
 const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Limits how long other writes wait behind them.
@@ -100,8 +101,7 @@ pub use self::health::verify::Verification;
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
-    reads: Arc<Semaphore>,
-    searches: Arc<Semaphore>,
+    permits: ReadPermits,
     snapshots: Arc<Semaphore>,
     health: Arc<StoreHealth>,
     disk_space: Arc<DiskSpace>,
@@ -176,8 +176,10 @@ impl SledRepository {
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
-            reads: Arc::new(Semaphore::new(concurrent_reads())),
-            searches: Arc::new(Semaphore::new(concurrent_reads())),
+            permits: ReadPermits {
+                reads: Arc::new(Semaphore::new(concurrent_reads())),
+                searches: Arc::new(Semaphore::new(concurrent_reads())),
+            },
             snapshots: Arc::new(Semaphore::new(SNAPSHOTS)),
             _threads: JoinOnDrop { threads, health: Arc::clone(&health) },
             health,
@@ -281,7 +283,7 @@ impl PlantRepository for SledRepository {
     }
 
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
-        // The commit thread would never have room for a larger batch.
+        // A larger batch would never fit into a group.
         batch.check()?;
         let (answer, outcome) = oneshot::channel();
         let written = self.carry_out(Request::Batch(batch, answer), outcome).await??;
@@ -310,18 +312,19 @@ impl PlantRepository for SledRepository {
 
     async fn get_all(&self, ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {
         let reader = self.reader.clone();
-        Self::read(&self.reads, move || reader.plants(&ids)).await
+        Self::read(&self.permits.reads, move || reader.plants(&ids)).await
     }
 
     async fn history(&self, request: HistoryRequest) -> Result<HistoryPage, StoreError> {
         let events = self.events.clone();
-        let page = Self::read(&self.reads, move || events.history(request)).await?;
+        let page = Self::read(&self.permits.reads, move || events.history(request)).await?;
         page.ok_or_else(|| request.unknown())
     }
 
     async fn version(&self, id: PlantId, revision: Revision) -> Result<StoredPlant, StoreError> {
         let tree = Arc::clone(&self.reader.tree);
-        let plant = Self::read(&self.reads, move || tree.version(id, revision.get())).await?;
+        let plant =
+            Self::read(&self.permits.reads, move || tree.version(id, revision.get())).await?;
         let plant = plant.ok_or(StoreError::VersionGone(id, revision))?;
         Ok(StoredPlant { id, plant, revision })
     }
@@ -331,10 +334,7 @@ impl PlantRepository for SledRepository {
             return Ok(self.reader.page(&request).map_err(StoreFailure::new)?);
         }
         let reader = self.reader.clone();
-        let is_search = !request.filter.matches_all();
-        // Searches may take long, so other reads have permits of their own.
-        let permits = if is_search { &self.searches } else { &self.reads };
-        Self::read(permits, move || reader.page(&request)).await
+        Self::read(self.permits.of_page(&request.filter), move || reader.page(&request)).await
     }
 
     async fn snapshot(&self) -> Result<Box<dyn PlantSnapshot>, StoreError> {
@@ -343,7 +343,7 @@ impl PlantRepository for SledRepository {
         Ok(Box::new(SledSnapshot {
             plants: Arc::new(self.reader.tree.plants(true)),
             plants_scanned_first: self.reader.plants_scanned_first,
-            reads: Arc::clone(&self.reads),
+            permits: self.permits.clone(),
             _permit: permit,
         }))
     }
@@ -351,12 +351,12 @@ impl PlantRepository for SledRepository {
     async fn count(&self, tag: Option<&str>) -> Result<u64, StoreError> {
         let Some(tag) = tag.map(str::to_owned) else { return Ok(self.reader.count()) };
         let reader = self.reader.clone();
-        Self::read(&self.reads, move || reader.count_with_tag(&tag)).await
+        Self::read(&self.permits.reads, move || reader.count_with_tag(&tag)).await
     }
 
     async fn tags(&self, request: TagPageRequest) -> Result<TagPage, StoreError> {
         let reader = self.reader.clone();
-        Self::read(&self.reads, move || reader.tags(&request)).await
+        Self::read(&self.permits.reads, move || reader.tags(&request)).await
     }
 
     async fn events(&self, after: EventsAfter, limit: usize) -> Result<EventPage, StoreError> {
@@ -364,7 +364,7 @@ impl PlantRepository for SledRepository {
             self.events.page(after, limit).map_err(StoreFailure::new)?
         } else {
             let events = self.events.clone();
-            Self::read(&self.reads, move || events.page(after, limit)).await?
+            Self::read(&self.permits.reads, move || events.page(after, limit)).await?
         };
         page.ok_or(StoreError::EventsGone)
     }
@@ -387,7 +387,8 @@ impl PlantRepository for SledRepository {
         let permit = Arc::clone(&self.backups).try_acquire_owned();
         let permit = permit.map_err(|_| StoreError::BackupRunning)?;
         let (tree, event_log) = (Arc::clone(&self.events.tree), self.events.id);
-        Self::read(&self.reads, move || Backup::of(tree.snapshot(), event_log, permit)).await
+        Self::read(&self.permits.reads, move || Backup::of(tree.snapshot(), event_log, permit))
+            .await
     }
 
     async fn check_backup(&self) -> Result<(), StoreError> {
@@ -441,7 +442,7 @@ impl PlantRepository for SledRepository {
 struct SledSnapshot {
     plants: Arc<PlantView>,
     plants_scanned_first: usize,
-    reads: Arc<Semaphore>,
+    permits: ReadPermits,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -449,8 +450,22 @@ struct SledSnapshot {
 impl PlantSnapshot for SledSnapshot {
     async fn list(&mut self, request: PageRequest) -> Result<Page, StoreError> {
         let (plants, plants_scanned_first) = (Arc::clone(&self.plants), self.plants_scanned_first);
-        let read = move || plants.page(&request, plants_scanned_first);
-        SledRepository::read(&self.reads, read).await
+        let permits = self.permits.of_page(&request.filter);
+        SledRepository::read(permits, move || plants.page(&request, plants_scanned_first)).await
+    }
+}
+
+/// How many reads may be under way at once.
+#[derive(Clone, Debug)]
+struct ReadPermits {
+    reads: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+}
+
+impl ReadPermits {
+    /// Searches may take long, so other reads have permits of their own.
+    fn of_page(&self, filter: &PlantFilter) -> &Arc<Semaphore> {
+        if filter.matches_all() { &self.reads } else { &self.searches }
     }
 }
 

@@ -86,14 +86,20 @@ impl PlantView {
         while let Some(start) = self.back_from(end, width) {
             let mut window = PageInProgress::new(&request.filter, usize::MAX);
             window.end = Some(end);
-            window.most_work = if width > plants_scanned_first { 1 } else { PAGE_MAX_WORK };
+            // All windows together have one bound on the work.
+            window.looked_at = work;
+            window.most_work = if width > plants_scanned_first { work + 1 } else { PAGE_MAX_WORK };
             self.add_plants(start, &mut window)?;
-            work += window.looked_at;
-            if window.page.next.is_some() && width > 1 {
-                // The window was too large to read within the bound on the work.
-                width = (width / 4).max(1);
-                continue;
+            if window.page.next.is_some() {
+                // The window was too large to read within the bound.
+                if windows.is_empty() && width > 1 {
+                    width = (width / 4).max(1);
+                    continue;
+                }
+                next = Some(end);
+                break;
             }
+            work = window.looked_at;
             found += window.page.len();
             windows.push(window.page);
             if found > limit {

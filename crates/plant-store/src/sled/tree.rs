@@ -18,7 +18,7 @@ use crate::sled::memtable::Memtable;
 use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};
 use crate::sled::plant_view::{PlantView, plant_in};
 use crate::sled::search::text_log::TextLog;
-use crate::sled::tables::{Level as _, Map, Table};
+use crate::sled::tables::{Map, Table};
 
 #[derive(Debug)]
 pub(crate) struct MergeTree {
@@ -166,25 +166,21 @@ impl MergeTree {
         id: PlantId,
         sequence: u64,
     ) -> anyhow::Result<Option<u64>> {
-        let key = keys::deletion_key(id, sequence - 1);
-        let of_plant = |key: &[u8]| match EventKey::of(key)? {
-            EventKey::Deletion(of, sequence) => Ok(Some(sequence).filter(|_| of == id)),
-            _ => anyhow::Ok(None),
-        };
         let tables = {
             let levels = self.read();
-            for memtable in levels.memtables() {
-                let found = memtable.deletion_from(key).map(|key| of_plant(key)).transpose()?;
-                if let Some(sequence) = found.flatten() {
-                    return Ok(Some(sequence));
-                }
+            let deletion = levels.memtables().find_map(|it| it.deletion_before(id, sequence));
+            if deletion.is_some() {
+                return Ok(deletion);
             }
             Arc::clone(&levels.tables)
         };
-        match Merge::new(&tables, Map::Events, &key).next()? {
-            Some((key, _)) => of_plant(key),
-            None => Ok(None),
-        }
+        let key = keys::deletion_key(id, sequence - 1);
+        let mut entries = Merge::new(&tables, Map::Events, &key);
+        let Some((key, _)) = entries.next()? else { return Ok(None) };
+        Ok(match EventKey::of(key)? {
+            EventKey::Deletion(of, deletion) if of == id => Some(deletion),
+            _ => None,
+        })
     }
 
     /// The encoded results of a batch, if they are still stored.
@@ -201,16 +197,10 @@ impl MergeTree {
             Arc::clone(&levels.tables)
         };
         let from = keys::batch_key(digest, u64::MAX);
-        for table in &*tables {
-            let mut entries = Arc::clone(table).entries(Map::Events, &from);
-            if entries.advance()?
-                && let Some((key, Some(results))) = entries.entry()
-                && matches!(EventKey::of(key)?, EventKey::Batch(found, _) if found == *digest)
-            {
-                return Ok(Some(results.to_vec()));
-            }
-        }
-        Ok(None)
+        let mut entries = Merge::new(&tables, Map::Events, &from);
+        let Some((key, Some(results))) = entries.next()? else { return Ok(None) };
+        let is_it = matches!(EventKey::of(key)?, EventKey::Batch(found, _) if found == *digest);
+        Ok(is_it.then(|| results.to_vec()))
     }
 
     /// Makes the active memtable immutable, and begins the next one. The previous immutable one must be flushed.

@@ -31,9 +31,13 @@ use crate::sled::health::disk_space::DiskSpace;
 use crate::sled::health::metrics::EngineMetrics;
 use crate::sled::health::{LOOK_INTERVAL, StoreHealth, Watch};
 use crate::sled::tree::MergeTree;
-use crate::{DiskShortage, fault};
+use crate::{BATCH_MAX_WRITES, DiskShortage, fault};
 
+/// The most writes in a group.
 const MAX_GROUP: usize = 1024;
+
+// A batch is carried out in one group.
+const _: () = assert!(BATCH_MAX_WRITES <= MAX_GROUP);
 
 /// How long the thread polls an empty queue, yielding, while one client writes alone. Waking the thread would take
 /// longer.

@@ -7,6 +7,7 @@ pub(crate) mod level;
 pub(crate) mod sorted_map;
 pub(crate) mod tag_counts;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
@@ -18,7 +19,7 @@ use crate::IdempotencyDigest;
 use crate::record::EncodedPlant;
 use crate::sled::commit::change::{BatchOutcome, Change, ChangeGroup};
 use crate::sled::events::record::{EventCore, EventRecord, Version};
-use crate::sled::keys::{self, EventKey};
+use crate::sled::keys;
 use crate::sled::search::text_log::TextLog;
 use crate::sled::tables::{EntrySink, Map};
 
@@ -36,8 +37,8 @@ pub(crate) struct Memtable {
     pub(crate) events: Vec<EventRecord>,
     /// The plants that changes of this memtable replaced or deleted, by the events that had made them.
     versions: BTreeMap<u64, EncodedPlant>,
-    /// The keys of the deletions.
-    deletions: BTreeSet<[u8; 17]>,
+    /// The deletions of each plant, by their sequence numbers, the newest first.
+    deletions: BTreeSet<(PlantId, Reverse<u64>)>,
     /// The outcomes of batches, by their digests.
     outcomes: BTreeMap<[u8; IdempotencyDigest::BYTES], BatchOutcome>,
 }
@@ -88,7 +89,7 @@ impl Memtable {
             previous = Some(revision);
             if change.record.is_none() {
                 let sequence = self.first_sequence + self.events.len() as u64;
-                self.deletions.insert(keys::deletion_key(change.id.into(), sequence));
+                self.deletions.insert((change.id.into(), Reverse(sequence)));
             }
         }
         let core = EventCore { kind: change.kind, id: change.id, at_ms };
@@ -122,9 +123,9 @@ impl Memtable {
             let version = Version::encode(record)?;
             sink.add(Map::Events, &keys::version_key(*sequence), Some(&version))?;
         }
-        for key in &self.deletions {
-            if EventKey::of(key)?.sequence() >= history_from {
-                sink.add(Map::Events, key, Some(&[]))?;
+        for (id, Reverse(sequence)) in &self.deletions {
+            if *sequence >= history_from {
+                sink.add(Map::Events, &keys::deletion_key(*id, *sequence), Some(&[]))?;
             }
         }
         for BatchOutcome { digest, sequence, results } in self.outcomes.values() {
@@ -154,9 +155,10 @@ impl Memtable {
         self.versions.get(&sequence)
     }
 
-    /// The key of the newest deletion from this key on, of any plant.
-    pub(crate) fn deletion_from(&self, key: [u8; 17]) -> Option<&[u8; 17]> {
-        self.deletions.range(key..).next()
+    /// The newest deletion of a plant before a sequence number.
+    pub(crate) fn deletion_before(&self, id: PlantId, sequence: u64) -> Option<u64> {
+        let (of, Reverse(deletion)) = self.deletions.range((id, Reverse(sequence - 1))..).next()?;
+        (*of == id).then_some(*deletion)
     }
 
     /// The outcome of a batch.

@@ -4,7 +4,7 @@
 //! files and nothing else. The database has a tree for each [`Map`], with [blocks](block) of entries under their first
 //! keys; a tree with the [`BloomFilter`] of the plants' keys; and the [`Summary`].
 //!
-//! This folder handles bytes, and does not know what they mean.
+//! This folder knows the keys of plants. All other bytes have no meaning here.
 
 mod block;
 mod bloom_filter;
