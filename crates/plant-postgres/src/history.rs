@@ -18,32 +18,47 @@ use crate::statements::{kind_of, stored_plant};
 /// The changes of plant `$1` from revision `$2` on, or from its newest one, newest first, at most `$3`. Ends before a
 /// change that is forgotten, or whose block is of an older version of the tables. The first row has no change, but says
 /// whether the plant exists.
+///
+/// The texts of a block that several changes share are concatenated with nothing, once: else, PostgreSQL would decompress
+/// all of them for each of these changes.
 const CHANGES: &str = "WITH RECURSIVE log AS MATERIALIZED (SELECT forgotten_to FROM SCHEMA.log WHERE id = 1), \
      plant AS MATERIALIZED (SELECT revision, name IS NOT NULL AS is_there FROM SCHEMA.plants WHERE id = $1), \
      change AS (\
-       SELECT 0 AS step, NULL::bigint AS revision, NULL::bigint AS at_ms, NULL::smallint AS kind, NULL::text AS author, \
-         NULL::text AS name, NULL::text AS tag, coalesce($2::bigint, (SELECT revision FROM plant)) AS before \
+       SELECT 0 AS step, NULL::bigint AS revision, NULL::integer AS place, \
+         coalesce($2::bigint, (SELECT revision FROM plant)) AS before \
        UNION ALL \
-       SELECT change.step + 1, change.before, block.at_ms, block.kinds[place], block.authors[place], \
-         block.names[place], block.tags[place], block.before[place] \
+       SELECT change.step + 1, change.before, block.place, block.before[block.place] \
        FROM change CROSS JOIN LATERAL (\
-         SELECT *, array_position(revisions, change.before) AS place FROM SCHEMA.events \
+         SELECT ids, before, array_position(revisions, change.before) AS place FROM SCHEMA.events \
          WHERE block = change.before / 1024 AND block > (SELECT forgotten_to FROM log) AND names IS NOT NULL OFFSET 0) \
          AS block \
-       WHERE change.step < $3 AND block.ids[place] = $1) \
-     SELECT change.*, coalesce((SELECT is_there FROM plant), false) AS is_there FROM change ORDER BY step";
+       WHERE change.step < $3 AND block.ids[block.place] = $1), \
+     block AS MATERIALIZED (\
+       SELECT block, at_ms, kinds, CASE WHEN is_shared THEN authors || '{}'::text[] ELSE authors END AS authors, \
+         CASE WHEN is_shared THEN names || '{}'::text[] ELSE names END AS names, \
+         CASE WHEN is_shared THEN tags || '{}'::text[] ELSE tags END AS tags \
+       FROM (SELECT revision / 1024 AS block, count(*) > 1 AS is_shared FROM change GROUP BY 1) AS chosen \
+         JOIN SCHEMA.events USING (block)) \
+     SELECT change.step, change.revision, block.at_ms, block.kinds[place] AS kind, block.authors[place] AS author, \
+       block.names[place] AS name, block.tags[place] AS tag, coalesce((SELECT is_there FROM plant), false) AS is_there \
+     FROM change LEFT JOIN block ON block.block = change.revision / 1024 ORDER BY step";
 
 /// Plants at revisions: for each id in `$1` and its revision in `$2`, the current row of the plant or the event, or both.
-const VERSIONS: &str = "SELECT id, revision, name, tag FROM (\
-       SELECT plants.id, plants.revision, plants.name, plants.tag \
-       FROM unnest($1::bigint[], $2::bigint[]) AS wanted (id, revision) \
+/// Reads each block once, as [`CHANGES`] does.
+const VERSIONS: &str = "WITH wanted AS MATERIALIZED (\
+       SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS wanted (id, revision)), \
+     block AS MATERIALIZED (\
+       SELECT block, ids || '{}'::bigint[] AS ids, revisions || '{}'::bigint[] AS revisions, \
+         names || '{}'::text[] AS names, tags || '{}'::text[] AS tags \
+       FROM SCHEMA.events WHERE block IN (SELECT revision / 1024 FROM wanted) \
+         AND block > (SELECT forgotten_to FROM SCHEMA.log WHERE log.id = 1)) \
+     SELECT id, revision, name, tag FROM (\
+       SELECT plants.id, plants.revision, plants.name, plants.tag FROM wanted \
        JOIN SCHEMA.plants ON plants.id = wanted.id AND plants.revision = wanted.revision \
        UNION ALL \
        SELECT wanted.id, wanted.revision, block.names[place], block.tags[place] \
-       FROM unnest($1::bigint[], $2::bigint[]) AS wanted (id, revision) CROSS JOIN LATERAL (\
-         SELECT *, array_position(revisions, wanted.revision) AS place FROM SCHEMA.events \
-         WHERE block = wanted.revision / 1024 AND block > (SELECT forgotten_to FROM SCHEMA.log WHERE log.id = 1) OFFSET 0) \
-         AS block \
+       FROM wanted JOIN block ON block.block = wanted.revision / 1024 CROSS JOIN LATERAL (\
+         SELECT array_position(block.revisions, wanted.revision) AS place OFFSET 0) AS event \
        WHERE block.ids[place] = wanted.id) AS version \
      WHERE name IS NOT NULL";
 
