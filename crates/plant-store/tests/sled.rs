@@ -437,6 +437,28 @@ async fn a_page_over_deleted_plants_ends_after_bounded_work() {
 }
 
 #[tokio::test]
+async fn batches_beyond_those_that_may_wait_are_refused_and_change_nothing() {
+    const BATCHES: i64 = 200;
+    const WRITES: i64 = 500;
+    let repository = Arc::new(Folder::new().try_open().expect("opens"));
+    let mut sent = JoinSet::new();
+    for first in (0..BATCHES).map(|batch| batch * WRITES) {
+        let writes = (first..first + WRITES).map(|id| Write::Create(new_plant(id), None)).collect();
+        let (repository, batch) =
+            (Arc::clone(&repository), Batch { writes, by: None, idempotency: None });
+        sent.spawn(async move { repository.batch(batch).await });
+    }
+    let outcomes = sent.join_all().await;
+    let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!((1..outcomes.len()).contains(&done), "{done} batches were not refused");
+    for refused in outcomes.into_iter().filter_map(Result::err) {
+        assert!(matches!(refused, BatchError::Store(StoreError::Busy)), "{refused}");
+    }
+    let count = repository.count(None).await.expect("counts");
+    assert_eq!(count, done as u64 * WRITES.unsigned_abs());
+}
+
+#[tokio::test]
 async fn an_inspection_changes_nothing() {
     let folder = Folder::new();
     create(&folder.try_open().expect("opens"), 0..10).await;

@@ -63,12 +63,14 @@ use crate::{
     StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
 };
 
-/// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only, or for the
-/// batches before it.
+/// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
 const QUEUE_CAPACITY: usize = 1024;
 
 /// How many imports may have plants in the queue. Limits how long other writes wait behind them.
 const IMPORTS_IN_QUEUE: usize = 2;
+
+/// How many batches may be in the queue. Further ones are refused. Limits how long other writes wait behind them.
+const BATCHES_IN_QUEUE: usize = 32;
 
 /// How many snapshots may exist. Each may keep replaced tables on the disk, and a copy of the map of a memtable.
 const SNAPSHOTS: usize = 64;
@@ -101,6 +103,7 @@ pub use self::health::verify::Verification;
 pub struct SledRepository {
     queue: mpsc::Sender<Message>,
     imports: Arc<Semaphore>,
+    batches: Arc<Semaphore>,
     permits: ReadPermits,
     snapshots: Arc<Semaphore>,
     health: Arc<StoreHealth>,
@@ -176,6 +179,7 @@ impl SledRepository {
         Ok(Self {
             queue,
             imports: Arc::new(Semaphore::new(IMPORTS_IN_QUEUE)),
+            batches: Arc::new(Semaphore::new(BATCHES_IN_QUEUE)),
             permits: ReadPermits {
                 reads: Arc::new(Semaphore::new(concurrent_reads())),
                 searches: Arc::new(Semaphore::new(concurrent_reads())),
@@ -285,8 +289,11 @@ impl PlantRepository for SledRepository {
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
         // A larger batch would never fit into a group.
         batch.check()?;
+        let permit = Arc::clone(&self.batches).try_acquire_owned();
+        let permit = permit.inspect_err(|_| self.metrics.commit.note_refused());
+        let permit = permit.map_err(|_| StoreError::Busy)?;
         let (answer, outcome) = oneshot::channel();
-        let written = self.carry_out(Request::Batch(batch, answer), outcome).await??;
+        let written = self.carry_out(Request::Batch(batch, answer, permit), outcome).await??;
         self.metrics.commit.note_batch(written.len());
         Ok(written)
     }

@@ -46,7 +46,7 @@ impl<'a> OpenGroup<'a> {
     pub(super) fn decide(&mut self, request: Request) -> anyhow::Result<Decided> {
         Ok(match request {
             Request::Write(write, by, answer) => Decided::Write(answer, self.write(write, by)?),
-            Request::Batch(batch, answer) => Decided::Batch(answer, self.batch(&batch)?),
+            Request::Batch(batch, answer, _permit) => Decided::Batch(answer, self.batch(&batch)?),
         })
     }
 
@@ -143,7 +143,7 @@ impl Decided {
         let full = StoreError::DiskFull(shortage);
         match request {
             Request::Write(_, _, answer) => Self::Write(answer, Err(full)),
-            Request::Batch(_, answer) => Self::Batch(answer, Err(full.into())),
+            Request::Batch(_, answer, _) => Self::Batch(answer, Err(full.into())),
         }
     }
 

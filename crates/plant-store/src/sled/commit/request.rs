@@ -1,6 +1,6 @@
 //! What callers ask of the commit thread.
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::write::{Decision, Write};
 use crate::{Author, Batch, BatchError, StoreError, Written};
@@ -14,14 +14,15 @@ pub(crate) type Answer<T> = oneshot::Sender<T>;
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write, Option<Author>, Answer<Outcome>),
-    Batch(Batch, Answer<Result<Vec<Written>, BatchError>>),
+    /// With its permit, held until the batch is decided.
+    Batch(Batch, Answer<Result<Vec<Written>, BatchError>>, OwnedSemaphorePermit),
 }
 
 impl Request {
     pub(super) const fn writes(&self) -> usize {
         match self {
             Self::Write(..) => 1,
-            Self::Batch(batch, _) => batch.writes.len(),
+            Self::Batch(batch, ..) => batch.writes.len(),
         }
     }
 }
