@@ -83,15 +83,15 @@ impl AnswerMemory {
         self.answers.room_for(rows.saturating_mul(2 * row_max_bytes), patience).await
     }
 
-    /// Reserves room for a batch with a body of at most this many bytes, and for its answer. Waits until other batches have
-    /// left room, but not longer than `patience`.
+    /// Reserves room for a batch with a body of at most this many bytes. Waits until other batches have left room, but not
+    /// longer than `patience`.
     pub(crate) async fn room_for_batch(
         &self,
         body_max_bytes: usize,
         patience: Duration,
     ) -> Result<Room, Failure> {
-        // The body, its writes, their results and the answer have about the same size.
-        self.batches.room_for(body_max_bytes.saturating_mul(4), patience).await
+        // The body and its writes have about the same size.
+        self.batches.room_for(body_max_bytes.saturating_mul(2), patience).await
     }
 
     /// Waits until a part of an export may be made, and holds the turn until the returned permit is dropped.

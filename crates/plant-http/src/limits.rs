@@ -66,7 +66,7 @@ pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 /// events. Beyond it, they wait, and are then refused.
 pub const ANSWERS_MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// The most memory that batches and their answers take together. Beyond it, they wait, and are then refused.
+/// The most memory that batches take together before they are carried out. Beyond it, they wait, and are then refused.
 pub const BATCHES_MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// The most bytes of a plant in an answer: a character has at most four, escaped or not, and the id and the names of the

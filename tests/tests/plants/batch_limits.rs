@@ -123,8 +123,8 @@ fn batches_that_arrive_slowly_leave_room_for_lists() {
     let server = TestServer::start();
     let head =
         raw_head("POST /batch", &format!("{JSON}Content-Length: {BATCH_BODY_MAX_BYTES}\r\n"));
-    // More than the memory of all answers has room for.
-    let mut slow: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    // More than all batches have room for.
+    let mut slow: Vec<_> = (0..40).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|connection| connection.send(&head));
     let refused = slow.pop().expect("there are some").receive();
     refused.assert_error(503, 5003);

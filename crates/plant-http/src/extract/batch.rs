@@ -25,18 +25,19 @@ use crate::extract::json::{JsonResource, if_present, required, text, wrong_shape
 use crate::extract::media_type::JSON;
 use crate::extract::members::{Members, as_text, is_object, object, what, wrong_syntax};
 use crate::extract::query::{NoQuery, read_id};
-use crate::limits::BODY_MAX_BYTES;
+use crate::limits::{BODY_MAX_BYTES, PLANT_ANSWER_MAX_BYTES};
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;
 
 /// The headers that a request of a batch may have.
 const HEADERS: [&str; 3] = ["If-Match", "If-None-Match", "Idempotency-Key"];
 
-/// A batch of writes, and the memory for the batch and its answer.
+/// A batch of writes, and the memory for the batch and for its answer.
 pub(crate) struct BatchRequest {
     pub(crate) writes: Vec<Write>,
     pub(crate) idempotency: Option<IdempotencyDigest>,
     pub(crate) room: Room,
+    pub(crate) answer_room: Room,
 }
 
 impl FromRequest for BatchRequest {
@@ -58,8 +59,10 @@ impl FromRequest for BatchRequest {
             context.record_batch(writes.len());
             // The token may have been revoked while the body arrived.
             context.check_still_valid()?;
+            let answer_room =
+                memory.room_for(writes.len(), PLANT_ANSWER_MAX_BYTES, ROOM_DEADLINE).await?;
             let idempotency = key.map(|key| IdempotencyDigest::of_batch(&key, &body));
-            Ok(Self { writes, idempotency, room })
+            Ok(Self { writes, idempotency, room, answer_room })
         })
     }
 }

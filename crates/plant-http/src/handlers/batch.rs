@@ -20,7 +20,7 @@ use crate::middleware::context::RequestContext;
 pub(crate) async fn batch(
     repository: Repository,
     context: ReqData<Rc<RequestContext>>,
-    BatchRequest { writes, idempotency, room }: BatchRequest,
+    BatchRequest { writes, idempotency, room, answer_room }: BatchRequest,
 ) -> Result<HttpResponse, Failure> {
     let audited = AuditedWrites::of_batch(&context, writes.iter().map(Write::id));
     let batch = Batch { writes, by: context.author(), idempotency };
@@ -40,7 +40,8 @@ pub(crate) async fn batch(
     audited.end(written.iter().map(|written| Some(outcome(written))));
 
     let responses = written.into_iter().map(|it| WriteAnswer::of(it, &context)).collect();
-    let body = room.hold_json(&BatchAnswer { responses })?;
+    drop(room);
+    let body = answer_room.hold_json(&BatchAnswer { responses })?;
     Ok(HttpResponse::Ok().content_type(JSON).body(body))
 }
 
