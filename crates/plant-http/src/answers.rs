@@ -1,4 +1,4 @@
-//! The memory that large answers take, within one budget, and the memory of batches, within another.
+//! The memory that large answers take, within one budget, and the memory of the requests of batches, within another.
 //!
 //! A client that does not read its answer keeps it in memory. Without a budget, one token could fill the memory by many such
 //! answers. So a handler reserves [`Room`] for the largest answer that the request can have *before* it reads any plant. The

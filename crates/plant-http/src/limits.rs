@@ -62,11 +62,11 @@ pub const EVENTS_WAIT_MAX: Duration = Duration::from_secs(50);
 /// After this time without an event, a stream of events has a bookmark.
 pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The most memory that large answers take together while they are made and sent: lists, tags, histories, exports and
-/// events. Beyond it, they wait, and are then refused.
+/// The most memory that large answers take together while they are made and sent: lists, tags, histories, exports,
+/// events and batches. Beyond it, they wait, and are then refused.
 pub const ANSWERS_MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// The most memory that batches take together before they are carried out. Beyond it, they wait, and are then refused.
+/// The most memory that the requests of batches take together. Beyond it, they wait, and are then refused.
 pub const BATCHES_MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// The most bytes of a plant in an answer: a character has at most four, escaped or not, and the id and the names of the

@@ -95,3 +95,29 @@ fn a_stream_that_nobody_reads_takes_a_small_part_of_its_plants() {
         assert_took_at_most(&mut server, resident_kib, 2 * count * CONNECTION_KIB);
     }
 }
+
+#[test]
+fn the_answers_of_small_batches_that_nobody_reads_take_no_more_than_the_budget() {
+    const REQUESTS: usize = 1000;
+    let faults = format!("answers-max-bytes=return({ANSWERS_MAX_BYTES})");
+    let server = server_with(1, Launch::new().faults(&faults));
+    let patch = r#"{"method":"PATCH","path":"/plants/0","body":{}}"#;
+    let body = format!(r#"{{"requests":[{}]}}"#, [patch; REQUESTS].join(","));
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let batch = raw_head("POST /batch", &headers) + &body;
+    // A few more fit, because a part of each answer is in the buffers of the socket.
+    let most = ANSWERS_MAX_BYTES / (REQUESTS * PLANT_ANSWER_MAX_BYTES) + 10;
+    let mut unread = Vec::new();
+    loop {
+        let (connection, head) = begin(&server, &batch);
+        if head.status != 200 {
+            assert_eq!(head.status, 503);
+            break;
+        }
+        unread.push(connection);
+        assert!(unread.len() < most, "the answers of {most} batches are not too many");
+    }
+    assert_eq!(server.client().read(0).status, 200);
+    drop(unread);
+    wait_until("room for a list", || server.client().list("limit=1000").status == 200);
+}

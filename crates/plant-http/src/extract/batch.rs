@@ -32,7 +32,7 @@ use crate::server::deadlines::ROOM_DEADLINE;
 /// The headers that a request of a batch may have.
 const HEADERS: [&str; 3] = ["If-Match", "If-None-Match", "Idempotency-Key"];
 
-/// A batch of writes, and the memory for the batch and for its answer.
+/// A batch of writes, with the memory reserved for the request and for the answer.
 pub(crate) struct BatchRequest {
     pub(crate) writes: Vec<Write>,
     pub(crate) idempotency: Option<IdempotencyDigest>,
