@@ -1,19 +1,21 @@
 //! System calls of the server, in order, from a trace of strace.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::wait_for;
+use crate::wait_until;
 
 /// One system call.
 #[derive(Clone, Debug)]
 pub struct SystemCall {
     /// Its name.
     pub name: String,
-    /// Its arguments as strace shows them.
+    /// Its arguments as strace shows them, but without what is in the strings.
     pub arguments: String,
     /// The strings among its arguments, unescaped.
     pub texts: Vec<Text>,
@@ -45,6 +47,12 @@ impl SystemCall {
     /// The descriptor that is its first argument.
     pub(crate) fn descriptor(&self) -> usize {
         leading_number(&self.arguments)
+    }
+
+    /// Whether a string among its arguments contains this text.
+    pub fn has_text(&self, text: &str) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        self.texts.iter().any(|string| has(&string.bytes))
     }
 
     /// Its last argument, which must be a number.
@@ -98,39 +106,35 @@ impl SystemCalls {
     /// Reads the trace of a process that has ended. Waits until strace has written all of it.
     #[track_caller]
     pub fn read(trace: &Path, process_id: u32) -> Self {
-        let process_id = process_id.to_string();
-        let is_end = |line: &str| {
-            line.split_whitespace().next() == Some(&process_id)
-                && (line.contains("+++ exited with") || line.contains("+++ killed by"))
-        };
-        let text = wait_for("strace to write the end of its trace", || {
-            let text = fs::read(trace).ok()?;
-            let text = String::from_utf8_lossy(&text).into_owned();
-            text.lines().any(is_end).then_some(text)
+        wait_until("strace to write the end of its trace", || {
+            has_end(trace, process_id).expect("a trace can be read")
         });
-        Self::parse(&text)
+        let lines = BufReader::new(File::open(trace).expect("a trace can be read")).split(b'\n');
+        let lines = lines.map(|line| line.expect("a trace can be read"));
+        Self::parse(lines.map(|line| String::from_utf8_lossy(&line).into_owned()))
     }
 
-    pub(crate) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(lines: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let (mut calls, mut never_returned) = (Vec::new(), 0);
         // strace splits a call into two lines if another thread makes a call meanwhile.
-        let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
-        for (number, line) in text.lines().enumerate() {
-            let (thread, event) = line.split_once(' ').expect("a line begins with a thread's id");
+        let mut unfinished: HashMap<String, (usize, String)> = HashMap::new();
+        for (number, line) in lines.enumerate() {
+            let (thread, event) =
+                line.as_ref().split_once(' ').expect("a line begins with a thread's id");
             let event = event.trim_start();
             if event.starts_with("+++") || event.starts_with("---") {
                 continue;
             }
             if let Some(begin) = event.strip_suffix("<unfinished ...>") {
-                unfinished.insert(thread, (number, begin));
+                unfinished.insert(thread.to_owned(), (number, begin.to_owned()));
                 continue;
             }
             let (begun, whole) = match event.strip_prefix("<... ") {
-                None => (number, event.to_owned()),
+                None => (number, Cow::Borrowed(event)),
                 Some(resumed) => {
                     let (_, end) = resumed.split_once("resumed>").expect("the end of a call");
                     let (begun, begin) = unfinished.remove(thread).expect("a call that had begun");
-                    (begun, format!("{begin}{end}"))
+                    (begun, Cow::Owned(begin + end))
                 }
             };
             // A call during which the process was killed has no result.
@@ -138,10 +142,11 @@ impl SystemCalls {
             let Some((name, arguments)) = call.split_once('(') else { continue };
             never_returned += usize::from(result.starts_with('?'));
             let arguments = arguments.trim_end().trim_end_matches(')').trim_end();
+            let (arguments, texts) = without_texts(arguments);
             calls.push(SystemCall {
                 name: name.to_owned(),
-                arguments: arguments.to_owned(),
-                texts: texts(arguments),
+                arguments,
+                texts,
                 result: result.to_owned(),
                 begun,
                 returned: number,
@@ -179,24 +184,45 @@ fn leading_number(text: &str) -> usize {
     text[..digits].parse().expect("a number")
 }
 
-/// The strings among the arguments of a call, unescaped.
-fn texts(arguments: &str) -> Vec<Text> {
-    let mut texts = Vec::new();
+/// Whether a trace ends with the end of this process, which is the last of its threads to end.
+fn has_end(trace: &Path, process_id: u32) -> io::Result<bool> {
+    const LAST_LINE_MAX_BYTES: u64 = 256;
+    let mut file = match File::open(trace) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_MAX_BYTES)))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    let end = String::from_utf8_lossy(&end);
+    let last = end.lines().next_back().unwrap_or_default();
+    let (thread, event) = last.split_once(' ').unwrap_or_default();
+    let has_ended = event.contains("+++ exited with") || event.contains("+++ killed by");
+    Ok(has_ended && thread == process_id.to_string())
+}
+
+/// The arguments of a call without what is in the strings, and the strings, unescaped.
+fn without_texts(arguments: &str) -> (String, Vec<Text>) {
+    let (mut without, mut texts) = (String::new(), Vec::new());
     let mut folder = None;
     let mut rest = arguments;
     while let Some(next) = rest.find(['<', '"']) {
-        let (delimiter, behind) = rest[next..].split_at(1);
-        if delimiter == "<" {
-            let (path, behind) = behind.split_once('>').unwrap_or((behind, ""));
+        let (before, behind) = rest.split_at(next + 1);
+        without += before;
+        if before.ends_with('<') {
+            let (path, _) = behind.split_once('>').unwrap_or((behind, ""));
             folder = Some(path.to_owned());
-            rest = behind;
+            without += path;
+            rest = &behind[path.len()..];
         } else {
             let (bytes, behind) = unescape(behind);
             texts.push(Text { folder: folder.take(), bytes });
+            without.push('"');
             rest = behind;
         }
     }
-    texts
+    (without + rest, texts)
 }
 
 /// The bytes of a string up to its closing quotation mark, and the text after that.
@@ -256,7 +282,7 @@ mod tests {
             "73  <... fdatasync resumed>) = 0\n",
             "72  +++ killed by SIGKILL +++\n",
         );
-        let calls = SystemCalls::parse(trace);
+        let calls = SystemCalls::parse(trace.lines());
         assert_eq!(calls.unfinished(), 2);
         assert_eq!(calls.all(SystemCall::is_sync).count(), 1);
     }
@@ -267,7 +293,7 @@ mod tests {
             "7  unlinkat(3</d>, \"a\", 0) = 0\n",
             r#"7  write(4</d/b>, "\x00\xff\n\"<\\\1010", 8) = 8"#,
         );
-        let calls = SystemCalls::parse(trace);
+        let calls = SystemCalls::parse(trace.lines());
         let text = |name: &str| &*calls.first(name, |call| call.name == name).texts;
         let folder = |folder: &str| Some(folder.to_owned());
         assert_eq!(text("unlinkat"), [Text { folder: folder("/d"), bytes: b"a".to_vec() }]);

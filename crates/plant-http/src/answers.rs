@@ -23,8 +23,8 @@ use crate::limits::{ANSWERS_MAX_BYTES, BATCHES_MAX_BYTES};
 #[derive(Debug)]
 pub(crate) struct AnswerMemory {
     answers: Budget,
-    /// A budget of their own, because a batch takes its room before its body arrives: clients that send slowly would leave no
-    /// room for lists.
+    /// A budget of their own, because a batch takes its room before all of its body arrives: clients that send slowly would
+    /// leave no room for lists.
     batches: Budget,
     /// Bounds how many parts of exports are made at once: with more, other requests would wait behind a part of each export.
     export_turns: Semaphore,

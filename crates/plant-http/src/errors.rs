@@ -106,7 +106,7 @@ errors! {
         "send less; to create many plants, import them";
         || too_large(BODY_MAX_BYTES);
     WrongShape = error_number::WRONG_SHAPE, BAD_REQUEST, NoHeader;
-        "the body is not an object, or a member is missing, appears twice, or has the wrong type (an `id` outside int64 too)";
+        "the body is not an object, or a member is missing, appears twice, or has the wrong type (an `id` outside int64 too); a batch has an unknown member, or too many requests, or none";
         "correct the members that the message names";
         || "id is missing".to_owned();
     RuleBroken = error_number::RULE_BROKEN, BAD_REQUEST, NoHeader;

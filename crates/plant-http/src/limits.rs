@@ -20,7 +20,7 @@ pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the body of a batch may take to arrive after the request's head.
 pub const BATCH_BODY_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long the next part of an import's body may take to arrive.
+/// How long the next part of the body of an import or a batch may take to arrive.
 pub const BODY_IDLE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The largest row of an import, in bytes, without its line end.

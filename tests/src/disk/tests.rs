@@ -36,7 +36,8 @@ impl Replay {
     fn run(&mut self, lines: Range<usize>) {
         let folder = self.disk.folder.to_str().unwrap();
         let trace = self.trace.join("\n").replace("<D", &format!("<{folder}"));
-        let calls = SystemCalls::parse(&trace.replace("\"D", &format!("\"{folder}")));
+        let trace = trace.replace("\"D", &format!("\"{folder}"));
+        let calls = SystemCalls::parse(trace.lines());
         self.disk.run(&calls, lines);
     }
 

@@ -128,7 +128,7 @@ fn the_limits_are_those_of_the_product() {
         ),
         ("all of a body, but for an import and a batch", within(BODY_DEADLINE)),
         ("all of a batch", within(BATCH_BODY_DEADLINE)),
-        ("the next part of an import", within(BODY_IDLE_DEADLINE)),
+        ("the next part of an import or a batch", within(BODY_IDLE_DEADLINE)),
     ];
     let wanted: Vec<Vec<String>> =
         wanted.into_iter().map(|(what, limit)| vec![what.to_owned(), limit]).collect();

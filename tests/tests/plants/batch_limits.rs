@@ -9,6 +9,9 @@ const BATCH_MAX_WRITES: usize = 1000;
 
 const BATCH_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 
+/// A batch takes room once this much of it has arrived.
+const BEFORE_ROOM_BYTES: usize = 64 * 1024;
+
 #[test]
 fn a_batch_has_1_to_1000_requests() {
     let server = TestServer::start();
@@ -53,6 +56,24 @@ fn a_batch_has_at_most_4194304_bytes_with_a_length_or_in_chunks() {
         }
         assert_eq!(server.client().read(id).status, if is_taken { 200 } else { 404 });
     }
+}
+
+#[test]
+fn batches_whose_bodies_do_not_arrive_keep_no_room_from_others() {
+    // The largest batches, more of them than there is room for.
+    const STALLED: usize = 64;
+    let mut server = TestServer::start();
+    let length = format!("{JSON}Content-Length: {BATCH_BODY_MAX_BYTES}\r\n");
+    let mut stalled: Vec<_> = (0..STALLED).map(|_| server.connect()).collect();
+    for (place, connection) in stalled.iter_mut().enumerate() {
+        connection.send(raw_head("POST /batch", &length));
+        connection.send(" ".repeat(place * BEFORE_ROOM_BYTES / STALLED));
+    }
+    wait_until("the server to have all connections", || server.process().sockets() > STALLED);
+    let body = batch_body(&[request("PUT", "/plants/1", r#"{"name":"Rosa"}"#).json()]);
+    let body = " ".repeat(BATCH_BODY_MAX_BYTES - body.len()) + &body;
+    assert_eq!(responses(&send(&server, "POST /batch", JSON, &body)).len(), 1);
+    drop(stalled);
 }
 
 #[test]
@@ -125,7 +146,10 @@ fn batches_that_arrive_slowly_leave_room_for_lists() {
         raw_head("POST /batch", &format!("{JSON}Content-Length: {BATCH_BODY_MAX_BYTES}\r\n"));
     // More than all batches have room for.
     let mut slow: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    slow.iter_mut().for_each(|connection| connection.send(&head));
+    for connection in &mut slow {
+        connection.send(&head);
+        connection.send(" ".repeat(BEFORE_ROOM_BYTES));
+    }
     let refused = slow.pop().expect("there are some").receive();
     refused.assert_error(503, 5003);
     assert!(refused.header("retry-after").is_some(), "{refused:?}");

@@ -61,7 +61,7 @@ struct ShownEvent {
 impl Run {
     /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
     fn record(image: Option<&Path>, ledgers: &mut Ledgers, chance: &mut fastrand::Rng) -> Self {
-        let writes = usize::try_from(times(150, 1_000)).expect("small");
+        let writes = usize::try_from(times(150, 400)).expect("small");
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let launch = Launch::new()

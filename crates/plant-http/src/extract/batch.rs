@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::answers::{AnswerMemory, Room};
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::{BodyLimits, body_too_large, read_whole};
+use crate::extract::body::{BodyLimits, WholeBody, body_too_large};
 use crate::extract::entity_tag::preconditions;
 use crate::extract::head::FromHead as _;
 use crate::extract::idempotency_key::{self, IDEMPOTENCY_KEY, IdempotencyKey};
@@ -48,13 +48,15 @@ impl FromRequest for BatchRequest {
         let context = RequestContext::of(request);
         let memory = request.app_data::<Data<AnswerMemory>>().cloned();
         let key = NoQuery::read(request).and_then(|_| IdempotencyKey::read(request));
-        let reading = read_whole(request, payload, &[JSON], BodyLimits::BATCH);
+        let body = WholeBody::new(request, payload, &[JSON], BodyLimits::BATCH);
         Box::pin(async move {
             let IdempotencyKey(key) = key?;
-            let (most_bytes, reading) = reading?;
+            let mut body = body?;
             let memory = memory.ok_or(ErrorNumber::Internal)?;
-            let room = memory.room_for_batch(most_bytes, ROOM_DEADLINE).await?;
-            let body = reading.await?;
+            // Clients that send nothing must not keep room from others.
+            body.read(BODY_MAX_BYTES).await?;
+            let room = memory.room_for_batch(body.most_bytes(), ROOM_DEADLINE).await?;
+            let body = body.read_to_end().await?;
             let writes = read(&body)?;
             context.record_batch(writes.len());
             // The token may have been revoked while the body arrived.

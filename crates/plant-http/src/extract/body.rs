@@ -101,43 +101,71 @@ impl BodyLimits {
     pub(crate) const BATCH: Self =
         Self { max_bytes: BATCH_BODY_MAX_BYTES, deadline: BATCH_BODY_DEADLINE };
 
-    /// The most bytes that the body can have. Fails if the head announces too many.
-    fn most_bytes(&self, headers: &HeaderMap) -> Result<usize, Failure> {
+    /// The length that the head announces. Fails if that is too long.
+    fn announced(&self, headers: &HeaderMap) -> Result<Option<usize>, Failure> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        match length.map(str::parse::<usize>) {
-            Some(Ok(length)) if length <= self.max_bytes => Ok(length),
-            None => Ok(self.max_bytes),
+        match length.map(str::parse) {
+            Some(Ok(length)) if length <= self.max_bytes => Ok(Some(length)),
+            None => Ok(None),
             Some(_) => Err(body_too_large(self.max_bytes)),
         }
     }
 }
 
-/// Checks the head. Returns the most bytes that the body can have, and a future that reads it, without a byte order mark.
-pub(super) fn read_whole(
-    request: &HttpRequest,
-    payload: &mut Payload,
-    media_types: &[&str],
+/// A body that is read whole.
+pub(super) struct WholeBody {
+    stream: BodyStream,
     limits: BodyLimits,
-) -> Result<(usize, impl Future<Output = Result<Vec<u8>, Failure>> + use<>), Failure> {
-    let headers = request.headers();
-    check_media_type(headers, media_types)?;
-    let most_bytes = limits.most_bytes(headers)?;
-    let mut body = BodyStream::new(request, payload);
-    let deadline = Instant::now() + limits.deadline;
-    let reading = async move {
-        let mut all = Vec::new();
-        while let Some(part) = body.next_until(deadline, limits.deadline).await? {
-            if all.len() + part.len() > limits.max_bytes {
-                return Err(body_too_large(limits.max_bytes));
+    deadline: Instant,
+    announced: Option<usize>,
+    arrived: Vec<u8>,
+}
+
+impl WholeBody {
+    /// Checks the head.
+    pub(super) fn new(
+        request: &HttpRequest,
+        payload: &mut Payload,
+        media_types: &[&str],
+        limits: BodyLimits,
+    ) -> Result<Self, Failure> {
+        check_media_type(request.headers(), media_types)?;
+        let announced = limits.announced(request.headers())?;
+        let stream = BodyStream::new(request, payload);
+        let deadline = Instant::now() + limits.deadline;
+        Ok(Self { stream, limits, deadline, announced, arrived: Vec::new() })
+    }
+
+    /// The most bytes that the body can have.
+    pub(super) fn most_bytes(&self) -> usize {
+        let known = if self.stream.has_ended { Some(self.arrived.len()) } else { self.announced };
+        known.unwrap_or(self.limits.max_bytes)
+    }
+
+    /// Reads until at least this many bytes have arrived, or the body has ended.
+    pub(super) async fn read(&mut self, bytes: usize) -> Result<(), Failure> {
+        while self.arrived.len() < bytes && !self.stream.has_ended {
+            let now = Instant::now();
+            let deadline = self.deadline.min(now + BODY_IDLE_DEADLINE);
+            let allowed =
+                if deadline == self.deadline { self.limits.deadline } else { BODY_IDLE_DEADLINE };
+            let Some(part) = self.stream.next_until(deadline, allowed).await? else { break };
+            if self.arrived.len() + part.len() > self.limits.max_bytes {
+                return Err(body_too_large(self.limits.max_bytes));
             }
-            all.extend_from_slice(&part);
+            self.arrived.extend_from_slice(&part);
         }
-        if all.starts_with(BYTE_ORDER_MARK) {
-            all.drain(..BYTE_ORDER_MARK.len());
+        Ok(())
+    }
+
+    /// Reads the rest. Returns the body without a byte order mark.
+    pub(super) async fn read_to_end(mut self) -> Result<Vec<u8>, Failure> {
+        self.read(usize::MAX).await?;
+        if self.arrived.starts_with(BYTE_ORDER_MARK) {
+            self.arrived.drain(..BYTE_ORDER_MARK.len());
         }
-        Ok(all)
-    };
-    Ok((most_bytes, reading))
+        Ok(self.arrived)
+    }
 }
 
 pub(crate) fn body_too_large(max_bytes: usize) -> Failure {

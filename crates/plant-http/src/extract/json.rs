@@ -13,7 +13,7 @@ use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TagPatch, Violations};
 use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::body::{BodyLimits, read_whole};
+use crate::extract::body::{BodyLimits, WholeBody};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::extract::members::{Member, Members, text_of};
 use crate::extract::target::id_in_path;
@@ -27,13 +27,13 @@ impl<T: JsonResource> FromRequest for Json<T> {
     type Future = LocalBoxFuture<'static, Result<Self, Failure>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let reading = read_whole(request, payload, T::MEDIA_TYPES, BodyLimits::RESOURCE);
+        let body = WholeBody::new(request, payload, T::MEDIA_TYPES, BodyLimits::RESOURCE);
         // The extractor of the target refuses a path whose id is malformed.
         let id_in_path = id_in_path(request).and_then(|id| id.parse().ok());
         let context = RequestContext::of(request);
         Box::pin(async move {
-            let (_, reading) = reading?;
-            let resource = T::from_members(Members::read(&reading.await?)?, id_in_path)?;
+            let body = body?.read_to_end().await?;
+            let resource = T::from_members(Members::read(&body)?, id_in_path)?;
             // The body may have taken long to arrive, and the token may have been revoked in the meantime.
             context.check_still_valid()?;
             Ok(Self(resource))
