@@ -71,11 +71,11 @@ impl PlantRepository for StoresNothing {
     }
 
     async fn batch(&self, batch: Batch) -> Result<Vec<Written>, BatchError> {
-        let mut decisions = Vec::with_capacity(batch.writes.len());
-        for write in &batch.writes {
-            decisions.push(self.write(write.clone(), None).await?);
+        let mut written = Vec::with_capacity(batch.writes.len());
+        for write in batch.writes {
+            written.push(self.write(write, None).await?.into_written());
         }
-        Ok(batch.results(decisions))
+        Ok(written)
     }
 
     async fn get_all(&self, _ids: BTreeSet<PlantId>) -> Result<Page, StoreError> {

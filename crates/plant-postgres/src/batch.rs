@@ -8,21 +8,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::anyhow;
 use plant_domain::PlantId;
-use plant_store::write::Decision;
 use plant_store::{
-    BATCH_MAX_WRITES, Batch, BatchError, IdempotencyDigest, StoreError, StoreFailure, StoredResult,
-    Written,
+    BATCH_MAX_WRITES, Batch, BatchError, IdempotencyDigest, StoreError, StoredResult, Written,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::attempts::{Attempts, Next};
 use crate::group::{NotWritten, present_rows};
 use crate::history::versions;
 use crate::plan::{Committed, Plan};
 use crate::reader::PostgresReader;
-use crate::sessions::{PATIENCE, Session, SessionError, pause};
+use crate::sessions::{PATIENCE, Session, SessionError};
 use crate::statements::{EARLIER_BATCH, EVENTS_IN_A_BLOCK, LOCK_PLANTS_WITH_IDS};
 use crate::transaction::{Course, wait_for_standby};
 use crate::writer::Writer;
@@ -79,8 +77,7 @@ type Outcome = Result<Vec<Written>, BatchError>;
 enum Found {
     /// The batch was carried out before: its block, and its results.
     Earlier(i64, Vec<u8>),
-    /// With the encoded results, for a retry.
-    Plan(Plan, Option<Vec<u8>>),
+    Plan(Plan),
 }
 
 impl Writer {
@@ -89,45 +86,33 @@ impl Writer {
         let ids: BTreeSet<PlantId> = batch.writes.iter().map(|write| write.id()).collect();
         let begun = Instant::now();
         let mut not_written = NotWritten::default();
-        let (mut tries, mut was_stale, mut was_refused) = (0, false, false);
+        let (mut attempts, mut was_refused) = (Attempts::default(), false);
         loop {
             let error = match self.try_batch(reader, batch, &ids, &mut not_written).await {
                 Ok(outcome) => return outcome,
                 Err(error) => error,
             };
-            let error = match error {
-                SessionError::UnknownOutcome(_) => {
-                    let failure = StoreFailure::new(anyhow!(error));
-                    log::error!("{failure}");
-                    return Err(StoreError::from(failure).into());
-                }
-                SessionError::StaleStatement(_) if !was_stale => {
-                    was_stale = true;
-                    continue;
-                }
-                SessionError::Refused(said) | SessionError::StaleStatement(said) => {
-                    let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
-                    match self.health.rehearse(&self.sessions, &ids).await {
-                        // One more attempt tells whether PostgreSQL still refuses the batch.
-                        Ok(()) if !was_refused => {
-                            was_refused = true;
-                            continue;
-                        }
-                        Ok(()) => return Err(StoreError::Refused(cause).into()),
-                        Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
-                            self.health.note_no_writes(&cause);
-                            return Err(StoreError::Unavailable(cause).into());
-                        }
-                        Err(error) => error,
+            let error = match attempts.next(error) {
+                Next::TryAgain => continue,
+                Next::TryLater(error) => error,
+                Next::Unknown(error) => return Err(error.into()),
+                Next::Refused(cause) => match self.health.rehearse(&self.sessions, &ids).await {
+                    // One more attempt tells whether PostgreSQL still refuses the batch.
+                    Ok(()) if !was_refused => {
+                        was_refused = true;
+                        continue;
                     }
-                }
-                error => error,
+                    Ok(()) => return Err(StoreError::Refused(cause).into()),
+                    Err(SessionError::Refused(_) | SessionError::StaleStatement(_)) => {
+                        self.health.note_no_writes(&cause);
+                        return Err(StoreError::Unavailable(cause).into());
+                    }
+                    Err(error) => error,
+                },
             };
-            if begun.elapsed() > PATIENCE {
+            if !attempts.pause(begun).await {
                 return Err(self.give_up(error, &ids).await.into());
             }
-            pause(tries).await;
-            tries += 1;
             self.metrics.retries.inc();
         }
     }
@@ -140,8 +125,8 @@ impl Writer {
         not_written: &mut NotWritten,
     ) -> Result<Outcome, SessionError> {
         let session = self.sessions.get().await?;
-        let (plan, stored) = match read(&session, batch, ids).await {
-            Ok(Found::Plan(plan, stored)) => (plan, stored),
+        let plan = match read(&session, batch, ids).await {
+            Ok(Found::Plan(plan)) => plan,
             Ok(Found::Earlier(block, results)) => {
                 session.roll_back().await;
                 wait_for_standby(&session).await?;
@@ -159,9 +144,16 @@ impl Writer {
         if plan.rows.is_empty() {
             session.roll_back().await;
             wait_for_standby(&session).await?;
-            return Ok(Ok(results(batch, plan, &Committed::default())));
+            return Ok(Ok(results(plan, &Committed::default())));
         }
         let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
+        let stored = match digest.map(|_| stored_results(&plan)).transpose() {
+            Ok(stored) => stored,
+            Err(error) => {
+                session.roll_back().await;
+                return Err(error);
+            }
+        };
         let idempotency = digest.as_ref().map(<[u8; _]>::as_slice).zip(stored.as_deref());
         let attempted = Instant::now();
         let committed = self.commit(session, &plan, Course::CommitAll, idempotency).await?;
@@ -173,7 +165,7 @@ impl Writer {
             return Err(SessionError::Conflict(cause.to_owned()));
         }
         self.note_committed(&committed, attempted);
-        Ok(Ok(results(batch, plan, &committed)))
+        Ok(Ok(results(plan, &committed)))
     }
 }
 
@@ -198,15 +190,13 @@ async fn read(
         }
     }
     let writes = batch.writes.iter().map(|write| (write, batch.by.as_ref()));
-    let plan = Plan::of(writes, &present);
-    let stored = digest.map(|_| stored_results(&plan)).transpose()?;
-    Ok(Found::Plan(plan, stored))
+    Ok(Found::Plan(Plan::of(writes, &present)))
 }
 
 /// The results for a retry of the batch. New revisions are placeholders, because the block has no number yet.
 fn stored_results(plan: &Plan) -> Result<Vec<u8>, SessionError> {
-    let decisions: Vec<Decision> = plan.decided.iter().flatten().cloned().collect();
-    StoredResult::encode(&decisions).map_err(|cause| SessionError::Refused(cause.to_string()))
+    let encoded = StoredResult::encode(plan.decided.iter().flatten());
+    encoded.map_err(|cause| SessionError::Refused(cause.to_string()))
 }
 
 /// The first write that is refused.
@@ -215,9 +205,9 @@ fn refusal(plan: &Plan) -> Option<BatchError> {
     decided.find_map(|(index, it)| Some(BatchError::Refused(index, it.as_ref().err()?.clone())))
 }
 
-fn results(batch: &Batch, plan: Plan, committed: &Committed) -> Vec<Written> {
+fn results(plan: Plan, committed: &Committed) -> Vec<Written> {
     let decisions = plan.decided.into_iter().flatten();
-    batch.results(decisions.map(|decision| committed.with_revision(decision)).collect())
+    decisions.map(|decision| committed.with_revision(decision).into_written()).collect()
 }
 
 /// The results of a batch that was carried out before, in this block.

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod attempts;
 mod batch;
 mod config;
 mod event_columns;

@@ -119,7 +119,7 @@ impl Plan {
                 columns.push(event.kind, id, after, event.by.as_ref(), event.before);
             }
         }
-        columns.complete()
+        columns
     }
 }
 

@@ -27,6 +27,7 @@ use plant_store::write::{Decision, Write};
 use plant_store::{Author, StoreError, StoreFailure};
 use tokio::time::timeout;
 
+use crate::attempts::{Attempts, Next};
 use crate::group::{WaitingWrite, WriteGroup};
 use crate::metrics::PostgresMetrics;
 use crate::plan::{Committed, Plan, RowColumns};
@@ -168,7 +169,7 @@ impl Writer {
     /// refuses something in this part, but may take other writes. [`StoreError::Busy`]: PostgreSQL takes other writes.
     /// After any other error, no part of the group can be carried out.
     async fn carry_out_part(&self, group: &mut WriteGroup) -> Result<(), StoreError> {
-        let (mut tries, mut was_stale) = (0, false);
+        let mut attempts = Attempts::default();
         loop {
             let assumed_free_ids = group.assumes_free_ids();
             let error = match self.try_once(group).await {
@@ -178,20 +179,13 @@ impl Writer {
             };
             // The cause may be a taken id.
             group.read_all_next_time();
-            let error = match error {
-                SessionError::UnknownOutcome(_) => {
-                    let failure = StoreFailure::new(anyhow!(error));
-                    log::error!("{failure}");
-                    return Err(failure.into());
-                }
-                SessionError::StaleStatement(_) if !was_stale => {
-                    was_stale = true;
-                    continue;
-                }
+            let error = match attempts.next(error) {
+                Next::TryAgain => continue,
                 // The next attempt reads the ids that were assumed to be free, and refuses only creates of taken ones.
-                SessionError::Conflict(_) if assumed_free_ids => continue,
-                SessionError::Refused(said) | SessionError::StaleStatement(said) => {
-                    let cause = StoreFailure::new(anyhow!(SessionError::Refused(said)));
+                Next::TryLater(SessionError::Conflict(_)) if assumed_free_ids => continue,
+                Next::TryLater(error) => error,
+                Next::Unknown(error) => return Err(error),
+                Next::Refused(cause) => {
                     group.was_refused = true;
                     let may_take_none = group.is_rehearsal_refused && !group.others_are_taken;
                     if may_take_none && group.last_answer.elapsed() > PATIENCE {
@@ -214,13 +208,10 @@ impl Writer {
                         Err(error) => error,
                     }
                 }
-                error => error,
             };
-            if group.last_answer.elapsed() > PATIENCE {
+            if !attempts.pause(group.last_answer).await {
                 return Err(self.give_up(error, &group.pending_ids()).await);
             }
-            pause(tries).await;
-            tries += 1;
             self.metrics.retries.inc();
         }
     }

@@ -38,13 +38,6 @@ pub enum BatchError {
 }
 
 impl Batch {
-    /// The results of these decisions on the writes.
-    #[must_use]
-    pub fn results(&self, decisions: Vec<Decision>) -> Vec<Written> {
-        let written = |(write, decision): (&Write, Decision)| decision.into_written(write.kind());
-        self.writes.iter().zip(decisions).map(written).collect()
-    }
-
     /// Checks that the batch has at most [`BATCH_MAX_WRITES`] writes.
     ///
     /// # Errors
@@ -100,13 +93,15 @@ impl StoredResult {
     /// # Errors
     ///
     /// Never, in practice.
-    pub fn encode(decisions: &[Decision]) -> Result<Vec<u8>, StoreFailure> {
+    pub fn encode<'a>(
+        decisions: impl IntoIterator<Item = &'a Decision>,
+    ) -> Result<Vec<u8>, StoreFailure> {
         let stored = |decision: &Decision| Self {
             event: decision.event,
             revision: decision.after().map_or(0, |after| after.stored.revision.get()),
             is_current: decision.is_current,
         };
-        let stored: Vec<Self> = decisions.iter().map(stored).collect();
+        let stored: Vec<Self> = decisions.into_iter().map(stored).collect();
         OUTCOME.encode(&stored, 16 * stored.len()).map_err(StoreFailure::new)
     }
 

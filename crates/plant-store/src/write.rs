@@ -61,6 +61,8 @@ pub struct KeptPlant {
 /// The outcome of a write that is not refused.
 #[derive(Clone, Debug)]
 pub struct Decision {
+    /// What the write does.
+    pub kind: WriteKind,
     /// The event of the change; `None` if nothing changes and nothing is written.
     pub event: Option<EventKind>,
     /// The plant for the answer: its state after the write, or before its deletion. The store writes this plant on a
@@ -111,11 +113,12 @@ impl Write {
         current: Option<KeptPlant>,
         revision: Revision,
     ) -> Result<Decision, StoreError> {
+        let kind = self.kind();
         match self {
             Self::Create(new_plant, idempotency) => {
                 let (id, plant) = new_plant.into_parts();
                 match current {
-                    None => Ok(Decision::created(id, plant, idempotency, revision)),
+                    None => Ok(Decision::created(kind, id, plant, idempotency, revision)),
                     // A retried create.
                     Some(current)
                         if idempotency.is_some() && current.idempotency == idempotency =>
@@ -123,7 +126,7 @@ impl Write {
                         let is_current = current.stored.plant == plant;
                         let stored = StoredPlant { plant, ..current.stored };
                         let plant = KeptPlant { stored, idempotency };
-                        Ok(Decision { event: None, plant, is_current })
+                        Ok(Decision { kind, event: None, plant, is_current })
                     }
                     Some(_) => Err(StoreError::IdTaken(id)),
                 }
@@ -132,20 +135,20 @@ impl Write {
                 check(&preconditions, current.as_ref())?;
                 let (id, plant) = new_plant.into_parts();
                 Ok(match current {
-                    None => Decision::created(id, plant, None, revision),
-                    Some(current) => Decision::updated(current, plant, revision),
+                    None => Decision::created(kind, id, plant, None, revision),
+                    Some(current) => Decision::updated(kind, current, plant, revision),
                 })
             }
             Self::Patch(id, patch, preconditions) => {
                 let current = current.ok_or(StoreError::NoSuchPlant(id))?;
                 check(&preconditions, Some(&current))?;
                 let plant = patch.apply(&current.stored.plant);
-                Ok(Decision::updated(current, plant, revision))
+                Ok(Decision::updated(kind, current, plant, revision))
             }
             Self::Delete(id, preconditions) => {
                 let plant = current.ok_or(StoreError::NoSuchPlant(id))?;
                 check(&preconditions, Some(&plant))?;
-                Ok(Decision { event: Some(EventKind::Deleted), plant, is_current: false })
+                Ok(Decision { kind, event: Some(EventKind::Deleted), plant, is_current: false })
             }
         }
     }
@@ -158,22 +161,23 @@ fn check(preconditions: &Preconditions, current: Option<&KeptPlant>) -> Result<(
 
 impl Decision {
     fn created(
+        kind: WriteKind,
         id: PlantId,
         plant: Plant,
         idempotency: Option<IdempotencyDigest>,
         revision: Revision,
     ) -> Self {
         let plant = KeptPlant { stored: StoredPlant { id, plant, revision }, idempotency };
-        Self { event: Some(EventKind::Created), plant, is_current: true }
+        Self { kind, event: Some(EventKind::Created), plant, is_current: true }
     }
 
     /// An equal plant keeps its revision.
-    fn updated(mut current: KeptPlant, plant: Plant, revision: Revision) -> Self {
+    fn updated(kind: WriteKind, mut current: KeptPlant, plant: Plant, revision: Revision) -> Self {
         if current.stored.plant == plant {
-            return Self { event: None, plant: current, is_current: true };
+            return Self { kind, event: None, plant: current, is_current: true };
         }
         current.stored = StoredPlant { plant, revision, ..current.stored };
-        Self { event: Some(EventKind::Updated), plant: current, is_current: true }
+        Self { kind, event: Some(EventKind::Updated), plant: current, is_current: true }
     }
 
     /// The plant after the change; `None` when it was deleted.
@@ -182,10 +186,10 @@ impl Decision {
         (self.event != Some(EventKind::Deleted)).then_some(&self.plant)
     }
 
-    /// The result of a write of this kind.
+    /// The result of the write.
     #[must_use]
-    pub fn into_written(self, kind: WriteKind) -> Written {
-        match kind {
+    pub fn into_written(self) -> Written {
+        match self.kind {
             WriteKind::Create => Written::Created(self.into_created()),
             WriteKind::Put => Written::Put(self.into_put()),
             WriteKind::Patch => Written::Patched(self.plant.stored),

@@ -160,6 +160,9 @@ impl WholeBody {
 
     /// Reads the rest. Returns the body without a byte order mark.
     pub(super) async fn read_to_end(mut self) -> Result<Vec<u8>, Failure> {
+        if let Some(length) = self.announced {
+            self.arrived.reserve_exact(length.saturating_sub(self.arrived.len()));
+        }
         self.read(usize::MAX).await?;
         if self.arrived.starts_with(BYTE_ORDER_MARK) {
             self.arrived.drain(..BYTE_ORDER_MARK.len());

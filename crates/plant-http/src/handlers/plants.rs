@@ -161,7 +161,6 @@ async fn write(
     context: &RequestContext,
     write: Write,
 ) -> Result<HttpResponse, Failure> {
-    let kind = write.kind();
     let decision = repository.write(write, context.author()).await?;
-    Ok(WriteAnswer::of(decision.into_written(kind), context).into())
+    Ok(WriteAnswer::of(decision.into_written(), context).into())
 }

@@ -20,6 +20,7 @@ mod keys;
 mod manifest;
 mod memtable;
 mod open;
+mod page_in_progress;
 mod plant_view;
 mod reader;
 mod regular_file;

@@ -174,9 +174,7 @@ async fn send(
     by: Option<Author>,
 ) -> Result<Written, StoreError> {
     if by.is_some() {
-        let batch = Batch { writes: vec![write.clone()], by: by.clone(), idempotency: None };
-        let decision = repository.write(write, by).await?;
-        return Ok(batch.results(vec![decision]).remove(0));
+        return Ok(repository.write(write, by).await?.into_written());
     }
     Ok(match write {
         Write::Create(new_plant, digest) => {

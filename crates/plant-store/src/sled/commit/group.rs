@@ -11,7 +11,7 @@ use super::change::{BatchOutcome, Change, ChangeGroup, Origin};
 use super::request::{Answer, Outcome, Request};
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::tree::MergeTree;
-use crate::write::Write;
+use crate::write::{Decision, Write};
 use crate::{
     Author, Batch, BatchError, DiskShortage, IdempotencyDigest, Revision, StoreError, StoredResult,
     Written,
@@ -46,7 +46,7 @@ impl<'a> OpenGroup<'a> {
     pub(super) fn decide(&mut self, request: Request) -> anyhow::Result<Decided> {
         Ok(match request {
             Request::Write(write, by, answer) => Decided::Write(answer, self.write(write, by)?),
-            Request::Batch(batch, answer, _permit) => Decided::Batch(answer, self.batch(&batch)?),
+            Request::Batch(batch, answer, _permit) => Decided::Batch(answer, self.batch(batch)?),
         })
     }
 
@@ -76,7 +76,7 @@ impl<'a> OpenGroup<'a> {
         Ok(decision)
     }
 
-    fn batch(&mut self, batch: &Batch) -> anyhow::Result<Result<Vec<Written>, BatchError>> {
+    fn batch(&mut self, batch: Batch) -> anyhow::Result<Result<Vec<Written>, BatchError>> {
         let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
         if let Some(digest) = &digest
             && let Some(results) = self.earlier_results(digest)?
@@ -86,8 +86,8 @@ impl<'a> OpenGroup<'a> {
         }
         let begin = self.group.changes.len();
         let mut decisions = Vec::with_capacity(batch.writes.len());
-        for (index, write) in batch.writes.iter().enumerate() {
-            match self.write(write.clone(), batch.by.clone())? {
+        for (index, write) in batch.writes.into_iter().enumerate() {
+            match self.write(write, batch.by.clone())? {
                 Ok(decision) => decisions.push(decision),
                 Err(refusal) => {
                     self.undo(begin);
@@ -102,7 +102,7 @@ impl<'a> OpenGroup<'a> {
                 (self.group.last_sequence(), StoredResult::encode(&decisions)?);
             self.group.outcomes.push(BatchOutcome { digest, sequence, results });
         }
-        Ok(Ok(batch.results(decisions)))
+        Ok(Ok(decisions.into_iter().map(Decision::into_written).collect()))
     }
 
     /// Undoes the changes from a place on.
