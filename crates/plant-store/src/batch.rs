@@ -13,7 +13,7 @@ use crate::{
 /// The most writes of a [`Batch`]; the least is one.
 pub const BATCH_MAX_WRITES: usize = 1_000;
 
-const OUTCOME: Format = Format { name: "the outcome of a batch", oldest: 1, newest: 1 };
+const RESULTS: Format = Format { name: "the results of a batch", oldest: 1, newest: 1 };
 
 /// Writes that all happen, or none.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl StoredResult {
             is_current: decision.is_current,
         };
         let stored: Vec<Self> = decisions.into_iter().map(stored).collect();
-        OUTCOME.encode(&stored, 16 * stored.len()).map_err(StoreFailure::new)
+        RESULTS.encode(&stored, 16 * stored.len()).map_err(StoreFailure::new)
     }
 
     /// The results in stored bytes.
@@ -111,7 +111,7 @@ impl StoredResult {
     ///
     /// When the bytes are damaged.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, StoreFailure> {
-        let decode = || whole(OUTCOME.version_of(bytes)?.1);
+        let decode = || whole(RESULTS.version_of(bytes)?.1);
         decode().map_err(StoreFailure::new)
     }
 

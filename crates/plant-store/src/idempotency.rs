@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 /// A digest of an idempotency key and of the plant, or the batch, that was sent with it.
 ///
 /// A plant keeps the digest of its create. A later create with the same digest is a retry of that request: it gets the
-/// same answer and writes nothing. The answer depends on the request alone, so no table of keys is needed. The outcome of
-/// a batch with a key is stored under its digest.
+/// same answer and writes nothing. The answer depends on the request alone, so no table of keys is needed. The results of
+/// a batch with a key are stored under its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyDigest([u8; IdempotencyDigest::BYTES]);
 

@@ -1,5 +1,5 @@
 // The app: who is signed in, what is shown, which dialog is open, and what happened last. Views read this state, and
-// `changed` renders them again.
+// `draw` renders them again.
 
 import { html, render } from "./lit-html/lit-html.js";
 import { ActiveRow, focusActiveRow } from "./active_row.js";
@@ -37,7 +37,7 @@ export class App {
   dialog = null;
   searchText = "";
   activeRow = new ActiveRow();
-  toasts = new Toasts(() => this.changed());
+  toasts = new Toasts(() => this.draw());
   changes = new Changes(this);
 
   #checkedSession = null;
@@ -53,15 +53,15 @@ export class App {
     onScreenChange(() => {
       // A page on a phone has fewer plants.
       this.session?.list.refresh();
-      this.changed();
+      this.draw();
     });
     const token = sessionStorage.getItem(STORED_TOKEN);
     if (token) this.submitToken(token);
-    this.changed();
+    this.draw();
   }
 
   /** Renders the page again, once for all changes of this task. */
-  changed = () => {
+  draw = () => {
     if (this.#isRenderQueued) return;
     this.#isRenderQueued = true;
     queueMicrotask(() => this.#render());
@@ -96,12 +96,12 @@ export class App {
     }
     this.#checkedSession?.end(new Failure("another token is being checked"));
     const session = new Session(token, {
-      onChange: this.changed,
+      onChange: this.draw,
       onRefused: () => session === this.session && this.#tokenEnded(),
     });
     this.#checkedSession = session;
     this.signIn = { isChecking: true, message: "" };
-    this.changed();
+    this.draw();
     let message = "";
     try {
       await session.open();
@@ -117,7 +117,7 @@ export class App {
 
   #askForToken(message) {
     this.signIn = { isChecking: false, message };
-    this.changed();
+    this.draw();
   }
 
   #begin(session, token) {
@@ -185,14 +185,14 @@ export class App {
   /** Notes the row that has the focus. */
   activate(id, index) {
     this.activeRow.set(id, index);
-    this.changed();
+    this.draw();
   }
 
   showAll = () => this.show({ after: null, name: "", tag: "" });
 
   search(text) {
     this.searchText = text;
-    this.changed();
+    this.draw();
     clearTimeout(this.#typing);
     this.#typing = setTimeout(() => {
       if (!this.session) return;
@@ -220,7 +220,7 @@ export class App {
 
   #openDialog(dialog) {
     this.dialog = dialog;
-    this.changed();
+    this.draw();
   }
 
   closeDialog(dialog) {
@@ -230,7 +230,7 @@ export class App {
     // Gives the focus back to where it was.
     document.querySelector("dialog[open]:not(.sign-in)")?.close();
     writeAddress(this.session.list, {}, { isNewPlace: false });
-    this.changed();
+    this.draw();
   }
 
   add = () => this.#openDialog(new PlantDialog(this, null, { isEditing: true }));

@@ -23,7 +23,7 @@ export function modal(app, dialog, { title, className = "" }, content) {
   // Chromium closes a dialog at a second `cancel` in any case, but not at a key that is handled here.
   const onKey = (event) => event.key === "Escape" && !event.isComposing && isKept() && onCancel(event);
   // A dialog that was closed in spite of that is opened again when the app renders.
-  const onClose = () => (isKept() ? app.changed() : app.closeDialog(dialog));
+  const onClose = () => (isKept() ? app.draw() : app.closeDialog(dialog));
   // A selection of text that began inside and ends outside is no click outside.
   const onPress = (event) => (dialog.isPressedOutside = isOutside(event));
   const onClick = (event) => dialog.isPressedOutside && isOutside(event) && !dialog.isBusy && leave();
@@ -59,7 +59,7 @@ export function discardView(app, dialog) {
 
 /** Renders, and moves the focus within the dialog. */
 export function focusAfterRendering(app, selector) {
-  app.changed();
+  app.draw();
   queueMicrotask(() => document.querySelector(`dialog:modal ${selector}`)?.focus());
 }
 

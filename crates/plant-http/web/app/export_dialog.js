@@ -126,12 +126,12 @@ export class ExportDialog {
       if (signal.aborted) return;
       this.error = sentence(failure.message);
       this.progress = null;
-      this.app.changed();
+      this.app.draw();
     }
   }
 
   #progressed(rows, total) {
     this.progress = { rows, total };
-    this.app.changed();
+    this.app.draw();
   }
 }

@@ -35,7 +35,7 @@ export class HistoryDialog {
     const known = this.#shown.length;
     this.#isReading = true;
     this.#error = "";
-    this.app.changed();
+    this.app.draw();
     try {
       const query = queryOf({ limit: PAGE_CHANGES, ...this.#next });
       const path = `plants/${this.id}/history?${query}`;
@@ -48,7 +48,7 @@ export class HistoryDialog {
     }
     this.#isReading = false;
     if (known > 0) focusAfterRendering(this.app, `li:nth-child(${known + 1})`);
-    else this.app.changed();
+    else this.app.draw();
   };
 
   /** The last change that was read is shown once the version before is known. */

@@ -77,7 +77,7 @@ export class ImportDialog {
     const onDrag = (isOver) => () => {
       if (this.#isDraggedOver === isOver) return;
       this.#isDraggedOver = isOver;
-      this.app.changed();
+      this.app.draw();
     };
     return html`
       <div class="drop ${this.#isDraggedOver ? "over" : ""}" @dragover=${onDrag(true)} @dragleave=${onDrag(false)}
@@ -131,7 +131,7 @@ export class ImportDialog {
   #conflictChoice() {
     const onChange = ({ target }) => {
       this.onConflict = target.value;
-      this.app.changed();
+      this.app.draw();
     };
     const [, , consequence] = ON_CONFLICT.find(([value]) => value === this.onConflict);
     return html`
@@ -158,14 +158,14 @@ export class ImportDialog {
       await saveFailedRows(this.file, this.report.errors);
     } catch (error) {
       this.error = unreadable(error);
-      this.app.changed();
+      this.app.draw();
     }
   };
 
   #chooseAnother = () => {
     this.#stop.abort();
     Object.assign(this, { file: null, preview: null, error: "" });
-    this.app.changed();
+    this.app.draw();
   };
 
   /** Shows what is in a file, instead of the one before. */
@@ -174,7 +174,7 @@ export class ImportDialog {
     const { signal } = (this.#stop = new AbortController());
     const show = (state) => {
       Object.assign(this, state);
-      this.app.changed();
+      this.app.draw();
     };
     show({ file, preview: null, report: null, error: "" });
     try {
@@ -188,7 +188,7 @@ export class ImportDialog {
   async #import() {
     Object.assign(this, { progress: 0, error: "" });
     this.#stop = new AbortController();
-    this.app.changed();
+    this.app.draw();
     addEventListener("beforeunload", askBeforeLeaving);
     try {
       this.report = await this.#send();
@@ -202,13 +202,13 @@ export class ImportDialog {
     removeEventListener("beforeunload", askBeforeLeaving);
     this.progress = null;
     this.app.session?.list.refresh();
-    this.app.changed();
+    this.app.draw();
   }
 
   #send() {
     const onProgress = (progress) => {
       this.progress = progress;
-      this.app.changed();
+      this.app.draw();
     };
     const path = `plants/import?on_conflict=${this.onConflict}`;
     const options = { onProgress, signal: this.#stop.signal };

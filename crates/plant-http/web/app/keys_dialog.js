@@ -13,7 +13,7 @@ export class KeysDialog {
     const isOffered = ({ mayWrite }) => !mayWrite || this.app.session.mayWrite;
     const choose = ({ target }) => {
       setSingleKeys(target.checked);
-      this.app.changed();
+      this.app.draw();
     };
     return modal(this.app, this, { title: "Keyboard shortcuts" }, html`
       <dl>

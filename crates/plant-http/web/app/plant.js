@@ -26,8 +26,8 @@ export async function readPlant(server, id) {
 }
 
 /**
- * Puts a state of a plant in the place of another: the plant, which has its `etag` in `current`, or `{ id, isGone: true }`.
- * Returns what is stored then. It is not like `wanted` if someone else was faster.
+ * Stores `wanted` in place of `current`: each is a plant, or `{ id, isGone: true }` for none, and `current` has its `etag`.
+ * Returns what is stored afterwards: something else than `wanted` if another client was faster.
  */
 export async function replacePlant(server, current, wanted, signal) {
   const { id, name, tag, isGone } = wanted;

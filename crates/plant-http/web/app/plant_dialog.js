@@ -68,7 +68,7 @@ export class PlantDialog {
 
   #edit = () => {
     this.isEditing = true;
-    this.app.changed();
+    this.app.draw();
   };
 
   #form() {
@@ -88,7 +88,7 @@ export class PlantDialog {
     const onInput = ({ target }) => {
       this.fields[name] = target.value;
       this.isAsking = false;
-      this.app.changed();
+      this.app.draw();
     };
     const [error, value] = [this.mistakes[name], this.fields[name]];
     return fieldView({ id: `plant-${name}`, label, error, value, onInput, ...options });
@@ -117,7 +117,7 @@ export class PlantDialog {
     Object.assign(this.fields, { tag: "" }, this.theirs);
     this.plant = this.theirs;
     Object.assign(this, { theirs: null, mistakes: NO_MISTAKES, error: "" });
-    this.app.changed();
+    this.app.draw();
   };
 
   #save = async (event) => {
@@ -127,7 +127,7 @@ export class PlantDialog {
     this.mistakes = mistakesIn(this.fields);
     if (hasMistakes(this.mistakes)) return this.#focusMistake();
     this.isBusy = true;
-    this.app.changed();
+    this.app.draw();
     this.#stop = new AbortController();
     const id = parseId(this.fields.id);
     let isSaved = false;
@@ -139,7 +139,7 @@ export class PlantDialog {
     this.isBusy = false;
     if (isSaved) this.#saved(id);
     if (hasMistakes(this.mistakes)) this.#focusMistake();
-    this.app.changed();
+    this.app.draw();
   };
 
   #failed(failure) {

@@ -42,14 +42,14 @@ export class TagDialog {
       if (signal.aborted) return;
       this.error = sentence(failure.message);
     }
-    this.app.changed();
+    this.app.draw();
   }
 
   #onInput = ({ target }) => {
     this.text = target.value;
     // All tags are here already, unless there are very many.
     if (!this.hasAll) this.#read(this.text);
-    this.app.changed();
+    this.app.draw();
   };
 
   /** The arrow keys move from the text field through the tags. */

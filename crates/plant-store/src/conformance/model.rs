@@ -21,7 +21,7 @@ use crate::{Author, Batch, Event, EventCursor, EventKind, IdempotencyDigest, Rev
 /// No plant ever has this id.
 const UNUSED_ID: i64 = 77;
 
-/// How many of the newest events a repository keeps. Histories and the outcomes of batches may be kept for longer.
+/// How many of the newest events a repository keeps. Histories and the results of batches may be kept for longer.
 #[derive(Clone, Copy, Debug)]
 pub enum KeptEvents {
     /// Exactly this number.

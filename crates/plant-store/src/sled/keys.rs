@@ -6,7 +6,7 @@
 //! | events | the sequence number | an [`EventRecord`](super::events::record::EventRecord) |
 //! | | 128 and a sequence number | the [`Version`](super::events::record::Version) of a plant that the event with this number made, and a later one replaced |
 //! | | 129, the ordered id, and the sequence number of a deletion with all bits flipped | none |
-//! | | 130, the digest of a batch, and the number of its last event with all bits flipped | its [outcome](super::commit::change::BatchOutcome) |
+//! | | 130, the digest of a batch, and the number of its last event with all bits flipped | its [results](super::commit::change::BatchResults) |
 //! | plants | the ordered id | a [`PlantRecord`](crate::record::PlantRecord) |
 //! | search | see [`search`](super::search) | |
 //!
@@ -48,7 +48,7 @@ pub(crate) fn deletion_key(id: PlantId, sequence: u64) -> [u8; 17] {
     key
 }
 
-/// The key of the outcome of a batch. The newest comes first.
+/// The key of the results of a batch. The newest come first.
 pub(crate) fn batch_key(digest: &[u8; IdempotencyDigest::BYTES], sequence: u64) -> [u8; 25] {
     let mut key = [BATCH; 25];
     key[1..17].copy_from_slice(digest);

@@ -11,7 +11,7 @@ use crate::sled::compaction::merge::{Merge, Tables};
 use crate::sled::keys;
 use crate::sled::memtable::Memtable;
 use crate::sled::memtable::sorted_map::SortedMap;
-use crate::sled::search::text_log::{TextBatches, TextLog};
+use crate::sled::search::text_log::{TextChunks, TextLog};
 use crate::sled::tables::{Map, Table};
 
 #[derive(Clone, Debug)]
@@ -76,9 +76,9 @@ impl PlantView {
     }
 
     /// The texts of all plants in memtables.
-    pub(crate) fn texts(&self) -> TextBatches {
+    pub(crate) fn texts(&self) -> TextChunks {
         let immutable = self.immutable.iter().map(|memtable| &memtable.texts);
-        [&self.recent_texts].into_iter().chain(immutable).flat_map(TextLog::batches).collect()
+        [&self.recent_texts].into_iter().chain(immutable).flat_map(TextLog::chunks).collect()
     }
 
     /// Newest first.

@@ -190,9 +190,8 @@ impl MergeTree {
     ) -> anyhow::Result<Option<Vec<u8>>> {
         let tables = {
             let levels = self.read();
-            let outcome = levels.memtables().find_map(|memtable| memtable.outcome(digest));
-            if let Some(outcome) = outcome {
-                return Ok(Some(outcome.results.clone()));
+            if let Some(batch) = levels.memtables().find_map(|memtable| memtable.batch(digest)) {
+                return Ok(Some(batch.results.clone()));
             }
             Arc::clone(&levels.tables)
         };

@@ -108,16 +108,16 @@ pub(crate) struct ChangeGroup {
     /// When the group was decided, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) changes: Vec<Change>,
-    /// The outcomes of the batches with an idempotency key.
+    /// The results of the batches with an idempotency key.
     #[serde(skip)]
-    pub(crate) outcomes: Vec<BatchOutcome>,
+    pub(crate) batches: Vec<BatchResults>,
 }
 
-/// The outcome of a batch, for its retries.
+/// The results of a batch, for its retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BatchOutcome {
+pub(crate) struct BatchResults {
     pub(crate) digest: [u8; IdempotencyDigest::BYTES],
-    /// The sequence number of the last event of the batch, with which the outcome is forgotten.
+    /// The sequence number of the last event of the batch, with which the results are forgotten.
     pub(crate) sequence: u64,
     /// The encoded [results](crate::StoredResult).
     pub(crate) results: Vec<u8>,
@@ -132,7 +132,7 @@ impl ChangeGroup {
             digest_before: totals.digest,
             at_ms: to_millis(SystemTime::now()),
             changes: Vec::with_capacity(capacity),
-            outcomes: Vec::new(),
+            batches: Vec::new(),
         }
     }
 
@@ -140,7 +140,7 @@ impl ChangeGroup {
         /// The usual size of a change, in bytes.
         const CHANGE_BYTES: usize = 96;
         let origins: Vec<_> = self.changes.iter().map(|change| &change.origin).collect();
-        GROUP.encode(&(self, origins, &self.outcomes), CHANGE_BYTES * (1 + self.changes.len()))
+        GROUP.encode(&(self, origins, &self.batches), CHANGE_BYTES * (1 + self.changes.len()))
     }
 
     pub(crate) fn decode(payload: &[u8]) -> anyhow::Result<Self> {
@@ -160,12 +160,12 @@ impl ChangeGroup {
             (1, content) => return whole(content),
             (_, content) => content,
         };
-        let (mut group, origins, outcomes): (Self, Vec<Origin>, _) = whole(content)?;
+        let (mut group, origins, batches): (Self, Vec<Origin>, _) = whole(content)?;
         ensure!(origins.len() == group.changes.len(), "the origins of its changes are missing");
         for (change, origin) in group.changes.iter_mut().zip(origins) {
             change.origin = origin;
         }
-        group.outcomes = outcomes;
+        group.batches = batches;
         Ok(group)
     }
 

@@ -7,7 +7,7 @@ use std::mem;
 use anyhow::Context as _;
 use plant_domain::{Plant, PlantId};
 
-use super::change::{BatchOutcome, Change, ChangeGroup, Origin};
+use super::change::{BatchResults, Change, ChangeGroup, Origin};
 use super::request::{Answer, Outcome, Request};
 use crate::record::{EncodedPlant, PlantRecord};
 use crate::sled::tree::MergeTree;
@@ -100,7 +100,7 @@ impl<'a> OpenGroup<'a> {
         {
             let (sequence, results) =
                 (self.group.last_sequence(), StoredResult::encode(&decisions)?);
-            self.group.outcomes.push(BatchOutcome { digest, sequence, results });
+            self.group.batches.push(BatchResults { digest, sequence, results });
         }
         Ok(Ok(decisions.into_iter().map(Decision::into_written).collect()))
     }
@@ -118,8 +118,8 @@ impl<'a> OpenGroup<'a> {
         &self,
         digest: &[u8; IdempotencyDigest::BYTES],
     ) -> anyhow::Result<Option<Vec<u8>>> {
-        match self.group.outcomes.iter().find(|outcome| outcome.digest == *digest) {
-            Some(outcome) => Ok(Some(outcome.results.clone())),
+        match self.group.batches.iter().find(|batch| batch.digest == *digest) {
+            Some(batch) => Ok(Some(batch.results.clone())),
             None => self.tree.batch(digest),
         }
     }

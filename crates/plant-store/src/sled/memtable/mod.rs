@@ -17,7 +17,7 @@ use self::sorted_map::SortedMap;
 use self::tag_counts::TagCounts;
 use crate::IdempotencyDigest;
 use crate::record::EncodedPlant;
-use crate::sled::commit::change::{BatchOutcome, Change, ChangeGroup};
+use crate::sled::commit::change::{BatchResults, Change, ChangeGroup};
 use crate::sled::events::record::{EventCore, EventRecord, Version};
 use crate::sled::keys;
 use crate::sled::search::text_log::TextLog;
@@ -39,8 +39,8 @@ pub(crate) struct Memtable {
     versions: BTreeMap<u64, EncodedPlant>,
     /// The deletions of each plant, by their sequence numbers, the newest first.
     deletions: BTreeSet<(PlantId, Reverse<u64>)>,
-    /// The outcomes of batches, by their digests.
-    outcomes: BTreeMap<[u8; IdempotencyDigest::BYTES], BatchOutcome>,
+    /// The results of batches, by their digests.
+    batches: BTreeMap<[u8; IdempotencyDigest::BYTES], BatchResults>,
 }
 
 impl Memtable {
@@ -54,7 +54,7 @@ impl Memtable {
             events: Vec::new(),
             versions: BTreeMap::new(),
             deletions: BTreeSet::new(),
-            outcomes: BTreeMap::new(),
+            batches: BTreeMap::new(),
         }
     }
 
@@ -75,8 +75,8 @@ impl Memtable {
             }
             self.plants.insert(id, change.record.clone());
         }
-        for outcome in &group.outcomes {
-            self.outcomes.insert(outcome.digest, outcome.clone());
+        for batch in &group.batches {
+            self.batches.insert(batch.digest, batch.clone());
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Memtable {
                 sink.add(Map::Events, &keys::deletion_key(*id, *sequence), Some(&[]))?;
             }
         }
-        for BatchOutcome { digest, sequence, results } in self.outcomes.values() {
+        for BatchResults { digest, sequence, results } in self.batches.values() {
             if *sequence >= history_from {
                 sink.add(Map::Events, &keys::batch_key(digest, *sequence), Some(results))?;
             }
@@ -161,8 +161,8 @@ impl Memtable {
         (*of == id).then_some(*deletion)
     }
 
-    /// The outcome of a batch.
-    pub(crate) fn outcome(&self, digest: &[u8; IdempotencyDigest::BYTES]) -> Option<&BatchOutcome> {
-        self.outcomes.get(digest)
+    /// The results of a batch.
+    pub(crate) fn batch(&self, digest: &[u8; IdempotencyDigest::BYTES]) -> Option<&BatchResults> {
+        self.batches.get(digest)
     }
 }

@@ -20,7 +20,7 @@ use plant_domain::{PlantFilter, PlantId};
 
 use self::table_search::TableSearch;
 use self::term::Terms;
-use self::text_log::TextBatches;
+use self::text_log::TextChunks;
 use crate::PAGE_MAX_WORK;
 use crate::sled::compaction::merge::Tables;
 
@@ -50,7 +50,7 @@ impl<'a> Search<'a> {
         from: PlantId,
         end: Option<PlantId>,
         tables: &Tables,
-        recent: &TextBatches,
+        recent: &TextChunks,
     ) -> anyhow::Result<Self> {
         let terms = Terms::of(filter);
         let recent = text_log::find(recent, filter, from);

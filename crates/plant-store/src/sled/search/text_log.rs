@@ -7,22 +7,22 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 use plant_domain::{PlantFilter, PlantId, fold_name};
 
-/// A batch is complete at this many bytes of text. Each search copies the incomplete batch.
-const BATCH_BYTES: usize = 32 * 1024;
+/// A chunk is complete at this many bytes of text. Each search copies the incomplete chunk.
+const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Batches that a search shares with the memtable.
-pub(crate) type TextBatches = Vec<Arc<TextBatch>>;
+/// Chunks that a search shares with the memtable.
+pub(crate) type TextChunks = Vec<Arc<TextChunk>>;
 
 /// The texts of all changes in a memtable. A plant that has changed several times is there several times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextLog {
-    complete: TextBatches,
-    last: TextBatch,
+    complete: TextChunks,
+    last: TextChunk,
 }
 
 /// The texts of consecutive changes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TextBatch {
+pub(crate) struct TextChunk {
     ids: Vec<PlantId>,
     names: Texts,
     tags: Texts,
@@ -30,7 +30,7 @@ pub(crate) struct TextBatch {
 
 impl TextLog {
     pub(crate) fn add(&mut self, id: PlantId, name: &str, tag: Option<&str>) {
-        if self.last.names.text.len() + self.last.tags.text.len() >= BATCH_BYTES {
+        if self.last.names.text.len() + self.last.tags.text.len() >= CHUNK_BYTES {
             self.complete.push(Arc::new(mem::take(&mut self.last)));
         }
         self.last.ids.push(id);
@@ -38,7 +38,7 @@ impl TextLog {
         self.last.tags.add(bounded(tag.unwrap_or_default()));
     }
 
-    pub(crate) fn batches(&self) -> impl Iterator<Item = Arc<TextBatch>> {
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Arc<TextChunk>> {
         self.complete.iter().cloned().chain([Arc::new(self.last.clone())])
     }
 }
@@ -49,20 +49,16 @@ fn bounded(tag: &str) -> [&str; 3] {
 }
 
 /// The plants from an id on whose name or tag may match, each once, by ascending id.
-pub(crate) fn find(
-    batches: &TextBatches,
-    filter: &PlantFilter,
-    from: PlantId,
-) -> VecDeque<PlantId> {
+pub(crate) fn find(chunks: &TextChunks, filter: &PlantFilter, from: PlantId) -> VecDeque<PlantId> {
     let of_tag = || filter.tag().map(|tag| bounded(tag).concat());
     let of_name = filter.folded_name_part().map(str::to_owned);
     let is_of_name = of_name.is_some();
     let Some(part) = of_name.or_else(of_tag) else { return VecDeque::new() };
     let finder = Finder::new(&part);
     let mut found = Vec::new();
-    for batch in batches {
-        let texts = if is_of_name { &batch.names } else { &batch.tags };
-        let ids = texts.find(&finder).map(|index| batch.ids[index]);
+    for chunk in chunks {
+        let texts = if is_of_name { &chunk.names } else { &chunk.tags };
+        let ids = texts.find(&finder).map(|index| chunk.ids[index]);
         found.extend(ids.filter(|id| *id >= from));
     }
     found.sort_unstable();
