@@ -55,6 +55,13 @@ impl SystemCall {
         self.texts.iter().any(|string| has(&string.bytes))
     }
 
+    /// What it has written, which may be less than was asked for.
+    pub fn written(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.texts.iter().flat_map(|text| &text.bytes).copied().collect();
+        bytes.truncate(if self.succeeded() { self.result_number() } else { 0 });
+        bytes
+    }
+
     /// Its last argument, which must be a number.
     pub(crate) fn last_number(&self) -> usize {
         let (_, last) = self.arguments.rsplit_once(", ").expect("several arguments");
@@ -184,7 +191,7 @@ fn leading_number(text: &str) -> usize {
     text[..digits].parse().expect("a number")
 }
 
-/// Whether a trace ends with the end of this process, which is the last of its threads to end.
+/// Whether the last line of a trace reports the end of this process. strace reports that of other threads before.
 fn has_end(trace: &Path, process_id: u32) -> io::Result<bool> {
     const LAST_LINE_MAX_BYTES: u64 = 256;
     let mut file = match File::open(trace) {

@@ -160,15 +160,13 @@ fn only_the_owner_and_the_group_may_connect_with_any_umask() {
 
         // Clients can connect once the socket listens, so it must have its mode before.
         let calls = SystemCalls::read(&trace, process.id());
-        let first = |name: &str, text: &str, arguments: &str| {
-            calls.first(name, |call| {
-                let has_text = text.is_empty() || call.has_text(text);
-                call.name.contains(name) && has_text && call.arguments.contains(arguments)
-            })
-        };
-        let bound = first("bind", "plantd.sock", "");
-        let closed_to_others = first("chmod", "/proc/self/fd/", "0660");
-        let listens = first("listen", "", "");
+        let bound =
+            calls.first("bind", |call| call.name.contains("bind") && call.has_text("plantd.sock"));
+        let closed_to_others = calls.first("chmod", |call| {
+            let is_mode = call.name.contains("chmod") && call.arguments.contains("0660");
+            is_mode && call.has_text("/proc/self/fd/")
+        });
+        let listens = calls.first("listen", |call| call.name.contains("listen"));
         assert!(bound.returned < closed_to_others.begun, "{bound:?} {closed_to_others:?}");
         assert!(closed_to_others.returned < listens.begun, "{closed_to_others:?} {listens:?}");
     });
