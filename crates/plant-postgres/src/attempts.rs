@@ -45,8 +45,7 @@ impl Attempts {
         }
     }
 
-    /// Waits before another attempt. Returns false at once if the last success, or the first attempt, is longer ago than
-    /// [`PATIENCE`].
+    /// Waits before another attempt. Returns false, without a wait, once [`PATIENCE`] has passed since `since`.
     pub(super) async fn pause(&mut self, since: Instant) -> bool {
         if since.elapsed() > PATIENCE {
             return false;

@@ -73,11 +73,14 @@ impl BatchQueue {
 /// How an attempt ends.
 type Outcome = Result<Vec<Written>, BatchError>;
 
-/// What the transaction has read.
+/// What a transaction that has begun finds.
 enum Found {
     /// The batch was carried out before: its block, and its results.
     Earlier(i64, Vec<u8>),
-    Plan(Plan),
+    Refused(BatchError),
+    Unchanged(Plan),
+    /// With the digest and the encoded results, for a retry.
+    Changes(Plan, Option<([u8; IdempotencyDigest::BYTES], Vec<u8>)>),
 }
 
 impl Writer {
@@ -125,47 +128,35 @@ impl Writer {
         not_written: &mut NotWritten,
     ) -> Result<Outcome, SessionError> {
         let session = self.sessions.get().await?;
-        let plan = match read(&session, batch, ids).await {
-            Ok(Found::Plan(plan)) => plan,
-            Ok(Found::Earlier(block, results)) => {
-                session.roll_back().await;
+        let found = read(&session, batch, ids).await;
+        if !matches!(found, Ok(Found::Changes(..))) {
+            session.roll_back().await;
+        }
+        match found? {
+            Found::Refused(refusal) => Ok(Err(refusal)),
+            Found::Earlier(block, results) => {
                 wait_for_standby(&session).await?;
-                return repeated(reader, batch, block, &results).await;
+                repeated(reader, batch, block, &results).await
             }
-            Err(error) => {
-                session.roll_back().await;
-                return Err(error);
+            Found::Unchanged(plan) => {
+                wait_for_standby(&session).await?;
+                Ok(Ok(results(plan, &Committed::default())))
             }
-        };
-        if let Some(refusal) = refusal(&plan) {
-            session.roll_back().await;
-            return Ok(Err(refusal));
-        }
-        if plan.rows.is_empty() {
-            session.roll_back().await;
-            wait_for_standby(&session).await?;
-            return Ok(Ok(results(plan, &Committed::default())));
-        }
-        let digest = batch.idempotency.map(IdempotencyDigest::to_bytes);
-        let stored = match digest.map(|_| stored_results(&plan)).transpose() {
-            Ok(stored) => stored,
-            Err(error) => {
-                session.roll_back().await;
-                return Err(error);
+            Found::Changes(plan, stored) => {
+                let stored = stored.as_ref().map(|(digest, results)| (&digest[..], &results[..]));
+                let attempted = Instant::now();
+                let committed = self.commit(session, &plan, Course::CommitAll, stored).await?;
+                if Course::CommitAll.rolls_back(&committed, &plan) {
+                    let Plan { mut rows, .. } = plan;
+                    rows.retain(|id, _| !committed.written.contains(id));
+                    not_written.note(rows)?;
+                    let cause = "other clients create the same plants";
+                    return Err(SessionError::Conflict(cause.to_owned()));
+                }
+                self.note_committed(&committed, attempted);
+                Ok(Ok(results(plan, &committed)))
             }
-        };
-        let idempotency = digest.as_ref().map(<[u8; _]>::as_slice).zip(stored.as_deref());
-        let attempted = Instant::now();
-        let committed = self.commit(session, &plan, Course::CommitAll, idempotency).await?;
-        if Course::CommitAll.rolls_back(&committed, &plan) {
-            let Plan { mut rows, .. } = plan;
-            rows.retain(|id, _| !committed.written.contains(id));
-            not_written.note(rows)?;
-            let cause = "other clients create the same plants";
-            return Err(SessionError::Conflict(cause.to_owned()));
         }
-        self.note_committed(&committed, attempted);
-        Ok(Ok(results(plan, &committed)))
     }
 }
 
@@ -190,7 +181,18 @@ async fn read(
         }
     }
     let writes = batch.writes.iter().map(|write| (write, batch.by.as_ref()));
-    Ok(Found::Plan(Plan::of(writes, &present)))
+    let plan = Plan::of(writes, &present);
+    if let Some(refusal) = refusal(&plan) {
+        return Ok(Found::Refused(refusal));
+    }
+    if plan.rows.is_empty() {
+        return Ok(Found::Unchanged(plan));
+    }
+    let stored = match digest {
+        Some(digest) => Some((digest, stored_results(&plan)?)),
+        None => None,
+    };
+    Ok(Found::Changes(plan, stored))
 }
 
 /// The results for a retry of the batch. New revisions are placeholders, because the block has no number yet.

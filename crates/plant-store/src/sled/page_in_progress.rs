@@ -54,16 +54,12 @@ impl<'a> PageInProgress<'a> {
         Ok(true)
     }
 
-    /// Whether matches up to this plant are too rare to fill the page within `max_work`. The index finds them faster,
-    /// so the page then ends after the plant.
-    pub(crate) fn fills_too_slowly(&mut self, id: PlantId, max_work: usize) -> bool {
-        let is_slow = self.end.is_none()
+    /// Whether matches are too rare to fill the page before it has examined `max_work` plants. The index finds them
+    /// faster.
+    pub(crate) fn fills_too_slowly(&self, max_work: usize) -> bool {
+        self.end.is_none()
             && self.work.is_multiple_of(SCANNED_AT_A_TIME)
-            && self.page.len().saturating_mul(max_work) < self.limit.saturating_mul(self.work);
-        if is_slow {
-            self.page.next = Some(id);
-        }
-        is_slow
+            && self.page.len().saturating_mul(max_work) < self.limit.saturating_mul(self.work)
     }
 }
 

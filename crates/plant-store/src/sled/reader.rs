@@ -119,7 +119,8 @@ impl PlantView {
         Ok(page)
     }
 
-    /// Adds plants from an id on, by a scan. With a filter, turns to the index after this many plants.
+    /// Adds plants from an id on, by a scan. With a filter, turns to the index once it has examined `scanned_first` plants, or
+    /// sooner if the page fills too slowly.
     fn add_plants(
         &self,
         from: PlantId,
@@ -131,8 +132,14 @@ impl PlantView {
         }
         let scan_max_work = page.work.saturating_add(scanned_first).min(PAGE_MAX_WORK);
         let scan = |id, record: Option<&[u8]>| {
-            let takes = page.takes(id, record, scan_max_work)?;
-            Ok(takes && !page.fills_too_slowly(id, scan_max_work))
+            if !page.takes(id, record, scan_max_work)? {
+                return Ok(false);
+            }
+            let turns_to_index = page.fills_too_slowly(scan_max_work);
+            if turns_to_index {
+                page.page.next = Some(id);
+            }
+            Ok(!turns_to_index)
         };
         self.each_from(from, scan)?;
         if page.page.len() < page.limit
