@@ -10,7 +10,7 @@ use plant_store::{
     Batch, BatchError, Event, EventKind, EventsAfter, IdempotencyDigest, PagePlace, PageRequest,
     PlantRepository, Preconditions, Revision, StoreError, Written,
 };
-use plantd_tests::wait_until;
+use plantd_tests::{wait_for, wait_until};
 use test_postgres::Cluster;
 use tokio::task::JoinSet;
 
@@ -260,12 +260,14 @@ async fn a_batch_whose_answer_is_lost_after_its_commit_is_found_and_not_carried_
         let writes = vec![tagging(1, "Salix"), Write::Create(numbered(2), None)];
         tokio::spawn(async move { repository.batch(batch(writes)).await })
     };
-    let of_batch = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
-    wait_until("the batch to wait for the standby", || {
-        cluster.query(&format!("SELECT count(*) > 0 {of_batch}")) == "t"
+    let waiting = "SELECT array_agg(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
+    let sessions = wait_for("the batch to wait for the standby", || {
+        Some(cluster.query(waiting)).filter(|sessions| !sessions.is_empty())
     });
+    // These sessions and no others: the one that looks for the batch waits for the standby too.
+    let of_batch = format!("FROM pg_stat_activity WHERE pid = ANY ('{sessions}')");
     cluster.query(&format!("SELECT count(pg_terminate_backend(pid)) {of_batch}"));
-    wait_until("the session to end", || {
+    wait_until("the sessions to end", || {
         cluster.query(&format!("SELECT count(*) {of_batch}")) == "0"
     });
     cluster.set("synchronous_standby_names", "");
