@@ -284,9 +284,7 @@ impl Disk {
         let Some(number) = call.file().and_then(|file| self.number_of(Path::new(file))) else {
             return;
         };
-        let written = call.result_number();
-        let bytes = call.texts[0].bytes.get(..written);
-        let bytes = bytes.expect("strace shows all that is written").to_vec();
+        let bytes = call.written();
         let offset = match call.name.as_str() {
             "pwrite64" => call.last_number(),
             "write" => {
@@ -294,8 +292,8 @@ impl Disk {
                 let (_, offset) = offset
                     .filter(|(of, _)| *of == number)
                     .expect("a plain write needs a file that is open for writing alone");
-                *offset += written;
-                *offset - written
+                *offset += bytes.len();
+                *offset - bytes.len()
             }
             other => panic!("this disk does not know {other}"),
         };

@@ -55,10 +55,13 @@ impl SystemCall {
         self.texts.iter().any(|string| has(&string.bytes))
     }
 
-    /// What it has written, which may be less than was asked for.
+    /// The bytes that it has written: a short write takes fewer than it was given.
     pub fn written(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.texts.iter().flat_map(|text| &text.bytes).copied().collect();
-        bytes.truncate(if self.succeeded() { self.result_number() } else { 0 });
+        let texts: Vec<&[u8]> = self.texts.iter().map(|text| text.bytes.as_slice()).collect();
+        let mut bytes = texts.concat();
+        let written = if self.succeeded() { self.result_number() } else { 0 };
+        assert!(written <= bytes.len(), "strace shows all that is written");
+        bytes.truncate(written);
         bytes
     }
 
@@ -191,7 +194,7 @@ fn leading_number(text: &str) -> usize {
     text[..digits].parse().expect("a number")
 }
 
-/// Whether the last line of a trace reports the end of this process. strace reports that of other threads before.
+/// Whether the last line of a trace reports the end of this process. The ends of its other threads come before.
 fn has_end(trace: &Path, process_id: u32) -> io::Result<bool> {
     const LAST_LINE_MAX_BYTES: u64 = 256;
     let mut file = match File::open(trace) {

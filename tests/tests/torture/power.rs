@@ -37,7 +37,7 @@ struct Run {
     calls: SystemCalls,
     /// The line of the trace on which the answer to each successful request begins, by its request id.
     answered: HashMap<String, usize>,
-    /// The events that streams have shown, each with the line on which its last part was first sent.
+    /// The events that streams have sent, each with the line of the first call that completed it.
     shown: BTreeMap<u64, ShownEvent>,
     /// A backup of the store before the run.
     backup: PathBuf,
@@ -200,29 +200,29 @@ fn reported_as_archived(call: &SystemCall) -> Option<(usize, u64)> {
     if !call.is_write() {
         return None;
     }
-    let text = String::from_utf8_lossy(&call.written()).into_owned();
+    let bytes = call.written();
+    let text = String::from_utf8_lossy(&bytes);
     let (_, value) = text.split_once("\nplantd_archived_revision ")?;
     Some((call.begun, value.lines().next()?.parse().ok()?))
 }
 
-/// The events that streams have sent whole, by revision.
+/// The events that streams have sent, by revision. An event that was cut off does not count.
 fn shown_events(calls: &SystemCalls) -> BTreeMap<u64, ShownEvent> {
     let mut shown = BTreeMap::new();
-    // What each stream has sent of its next event: calls may split an event.
+    // The start of an event in each stream, if a call has ended within the event.
     let mut streams = HashMap::<&str, Vec<u8>>::new();
     for call in calls.all(SystemCall::is_write) {
         let Some(file) = call.file() else { continue };
         if call.has_text("content-type: text/event-stream") {
             streams.insert(file, Vec::new());
         }
-        let Some(text) = streams.get_mut(file) else { continue };
-        text.extend(call.written());
-        let end = text.windows(2).rposition(|end| end == b"\n\n").map_or(0, |begin| begin + 2);
-        let rest = text.split_off(end);
-        for event in events_in(&String::from_utf8_lossy(text), call.begun) {
+        let Some(sent) = streams.get_mut(file) else { continue };
+        sent.extend(call.written());
+        let end = sent.windows(2).rposition(|end| end == b"\n\n").map_or(0, |begin| begin + 2);
+        let whole: Vec<u8> = sent.drain(..end).collect();
+        for event in events_in(&String::from_utf8_lossy(&whole), call.begun) {
             shown.entry(event.event.revision).or_insert(event);
         }
-        *text = rest;
     }
     shown
 }
