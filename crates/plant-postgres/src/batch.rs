@@ -73,7 +73,7 @@ impl BatchQueue {
 /// How an attempt ends.
 type Outcome = Result<Vec<Written>, BatchError>;
 
-/// What a transaction that has begun finds.
+/// What the transaction of a batch has found before it writes.
 enum Found {
     /// The batch was carried out before: its block, and its results.
     Earlier(i64, Vec<u8>),

@@ -135,11 +135,11 @@ impl PlantView {
             if !page.takes(id, record, scan_max_work)? {
                 return Ok(false);
             }
-            let turns_to_index = page.fills_too_slowly(scan_max_work);
-            if turns_to_index {
+            if page.fills_too_slowly(scan_max_work) {
                 page.page.next = Some(id);
+                return Ok(false);
             }
-            Ok(!turns_to_index)
+            Ok(true)
         };
         self.each_from(from, scan)?;
         if page.page.len() < page.limit
