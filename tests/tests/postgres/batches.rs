@@ -235,6 +235,24 @@ async fn a_batch_is_known_for_as_long_as_its_events_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_writes_nothing_keeps_no_plant_locked() {
+    let schema = Schema::new();
+    let repository = schema.open().await;
+    create(&repository, 1).await;
+    let tagged = |idempotency| Batch { idempotency, ..batch(vec![tagging(1, "Salix")]) };
+    let digest = Some(IdempotencyDigest::of_batch("key", b"text"));
+    let first = repository.batch(tagged(digest)).await.expect("it is carried out");
+    let refused = batch(vec![tagging(1, "Quercus"), Write::Create(numbered(1), None)]);
+    let (retry, unchanged) = (tagged(digest), tagged(None));
+    for (batch, is_refused) in [(refused, true), (retry, false), (unchanged, false)] {
+        let outcome = repository.batch(batch.clone()).await;
+        assert_eq!(outcome.as_ref().ok(), (!is_refused).then_some(&first), "{batch:?}");
+        // Fails if another session has locked the plant.
+        schema.query("SELECT id FROM SCHEMA.plants WHERE id = 1 FOR UPDATE NOWAIT");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_tag_changes_of_a_batch_are_folded() {
     let schema = Schema::new();
     let repository = schema.open().await;
