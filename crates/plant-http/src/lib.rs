@@ -41,6 +41,8 @@ pub use access::token::{Token, TokenError};
 pub use access::token_record::{Scope, TokenName, TokenRecord};
 pub use access::tokens::Tokens;
 pub use handlers::events::followers::DEFAULT_MAX_FOLLOWERS;
+pub use handlers::events::shown_event::{ShownEvent, current_events};
+pub use handlers::webhooks::{WebhookError, WebhookState, WebhookStatus};
 pub use routes::openapi_document;
 pub use serve_error::ServeError;
 pub use server::listening_socket::ListeningSocket;

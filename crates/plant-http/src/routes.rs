@@ -15,7 +15,7 @@ use crate::access::token_record::Scope;
 use crate::errors::{self, ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, MERGE_PATCH};
 use crate::handlers::{
-    backup, batch, events, export, health, history, import, metrics, plants, tags, token,
+    backup, batch, events, export, health, history, import, metrics, plants, tags, token, webhooks,
 };
 use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
@@ -51,6 +51,7 @@ fn all() -> Vec<Path> {
         Path::new("/tags").on(Method::GET, tags::list),
         Path::new("/events").on(Method::GET, events::events),
         Path::needing(Access::Scope(Scope::Backup), "/backup").on(Method::GET, backup::backup),
+        Path::needing(Access::Scope(Scope::Write), "/webhooks").on(Method::GET, webhooks::list),
         Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
         Path::open("/docs/").on(Method::GET, async || redirect("../docs")).of_page(),

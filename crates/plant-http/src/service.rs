@@ -17,6 +17,7 @@ use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
 use crate::answers::AnswerMemory;
 use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
+use crate::handlers::webhooks::{WebhookStatus, Webhooks};
 use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
@@ -37,6 +38,7 @@ pub struct PlantService {
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
     followers: Arc<Followers>,
+    webhooks: Webhooks,
     answer_memory: Arc<AnswerMemory>,
     metrics: Metrics,
 }
@@ -52,6 +54,7 @@ impl PlantService {
             cors_origins: Vec::new(),
             draining: Arc::default(),
             followers,
+            webhooks: Arc::new(Vec::new),
             answer_memory: Arc::default(),
             metrics: Metrics::default(),
         }
@@ -68,6 +71,16 @@ impl PlantService {
     #[must_use]
     pub fn with_cors_origins(self, cors_origins: Vec<CorsOrigin>) -> Self {
         Self { cors_origins, ..self }
+    }
+
+    /// The same service, which shows these webhooks at `GET /webhooks` to tokens with the scope `write`. Each request calls
+    /// the function, which must not block. [`current_events`](crate::current_events) is for the program that sends them.
+    #[must_use]
+    pub fn with_webhooks(
+        self,
+        webhooks: Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>,
+    ) -> Self {
+        Self { webhooks, ..self }
     }
 
     /// The registry (of the crate prometheus 0.14) that `GET /metrics` shows, for the metrics of your program. Its names must
@@ -108,6 +121,7 @@ impl PlantService {
             .app_data(Data::new(Arc::clone(&self.repository)))
             .app_data(Data::from(Arc::clone(&self.draining)))
             .app_data(Data::from(Arc::clone(&self.followers)))
+            .app_data(Data::new(Arc::clone(&self.webhooks)))
             .app_data(Data::from(Arc::clone(&self.answer_memory)))
             .app_data(Data::new(self.metrics.clone()))
             .configure(|config| routes.configure(config));

@@ -8,7 +8,7 @@ use actix_web::test::{TestRequest, call_service, init_service, try_read_body};
 use actix_web::{App, rt};
 use async_trait::async_trait;
 use plant_domain::{NewPlant, PlantId};
-use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens};
+use plant_http::{PlantService, Scope, Token, TokenName, TokenRecord, Tokens, current_events};
 use plant_store::write::{Decision, Write};
 use plant_store::{
     Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
@@ -125,11 +125,19 @@ fn an_event_shows_no_later_state_of_a_plant_and_an_export_does_not_end_before_th
             drop(repository.put(plant(name), Preconditions::default()).await.expect("puts"))
         };
 
+        // The oldest event as a webhook with plants sends it.
+        let send = async || {
+            let page = repository.events(EventsAfter::Oldest, 1).await.expect("reads");
+            current_events(&*repository, page.events, true).await
+        };
+
         put("Rosa").await;
         let events = "/events?limit=1&plants=true";
         assert_eq!(get(events).await, (StatusCode::OK, true), "the event is that of this state");
+        assert!(send().await.is_ok());
         put("Salix").await;
         assert_eq!(get(events).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(send().await.is_err(), "no later event is certain to have the plant");
         assert_eq!(get("/events?limit=1").await, (StatusCode::OK, true));
         repository.delete(PlantId::from(7), Preconditions::default()).await.expect("deletes");
         assert_eq!(get(events).await.0, StatusCode::SERVICE_UNAVAILABLE);

@@ -4,7 +4,8 @@
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
 //! groups are in flight at once. A `batch` has a transaction of its own, and an `import` is a series of groups. The
 //! `reader` reads plants, `search` makes pages of them with the help of the `name_index`, a `snapshot` keeps their moment,
-//! `history` reads past changes, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones.
+//! `history` reads past changes, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones. `checkpoints` keep the place of a
+//! reader of events.
 //! `statements` and `page_statements` have the SQL, and `schema` makes the tables.
 //!
 //! ```no_run
@@ -27,6 +28,7 @@
 mod address;
 mod attempts;
 mod batch;
+mod checkpoints;
 mod config;
 mod event_columns;
 mod event_log;
@@ -71,6 +73,7 @@ use plant_store::{
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::batch::BatchQueue;
+use crate::checkpoints::CheckpointTable;
 use crate::events::EventReader;
 use crate::group::WaitingWrite;
 use crate::metrics::PostgresMetrics;
@@ -135,6 +138,7 @@ pub struct PostgresRepository {
     snapshots: Arc<Semaphore>,
     most_snapshots: usize,
     name_indexes: KnownNameIndexes,
+    checkpoints: CheckpointTable,
     events: Arc<EventReader>,
     tail: Arc<EventTail>,
     metrics: Arc<PostgresMetrics>,
@@ -232,6 +236,7 @@ impl PostgresRepository {
             imports,
             batches,
             writer,
+            checkpoints: CheckpointTable::new(reader.clone()),
             reader,
             snapshots,
             most_snapshots,

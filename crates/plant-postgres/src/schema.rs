@@ -13,10 +13,7 @@ use crate::sessions::{Session, SessionError, Sessions, pause};
 use crate::statements::LAST_BLOCK;
 
 /// The version of the tables that this program uses.
-const VERSION: i32 = 5;
-
-/// Tables of this version are altered. Their events have no author, and no plant for the history.
-const OLDEST_VERSION: i32 = 4;
+const VERSION: i32 = 6;
 
 /// The number of counter rows. Each group adds to one row, and two groups that add to the same row wait for each other.
 pub(super) const COUNTER_SLOTS: i32 = 128;
@@ -56,12 +53,23 @@ const MAKE_TABLES: &str = "\
     INSERT INTO SCHEMA.log VALUES (1, 0, 0, NULL, 0, STORE_ID) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
-/// Gives tables of version 4 what version 5 adds. Programs of version 4 may go on to use them.
-const ALTER_TABLES: &str = "\
-    ALTER TABLE SCHEMA.events ADD COLUMN authors text[], ADD COLUMN names text[], ADD COLUMN tags text[], \
-      ADD COLUMN before bigint[], ADD COLUMN batch bytea, ADD COLUMN results bytea; \
-    CREATE UNIQUE INDEX events_by_batch ON SCHEMA.events (batch) WHERE batch IS NOT NULL; \
-    UPDATE SCHEMA.layout SET version = 5 WHERE id = 1";
+const MAKE_CHECKPOINTS: &str = "\
+    CREATE TABLE SCHEMA.checkpoints (name text PRIMARY KEY, holder bigint NOT NULL, held_until timestamptz NOT NULL, \
+      content bytea NOT NULL) WITH (fillfactor = 10)";
+
+/// What makes tables of a version those of the next one. Programs of the older version may go on to use them. Events of
+/// version 4 have no author, and no plant for the history.
+const ALTERATIONS: [(i32, &str); 2] = [
+    (
+        4,
+        "ALTER TABLE SCHEMA.events ADD COLUMN authors text[], ADD COLUMN names text[], ADD COLUMN tags text[], \
+           ADD COLUMN before bigint[], ADD COLUMN batch bytea, ADD COLUMN results bytea; \
+         CREATE UNIQUE INDEX events_by_batch ON SCHEMA.events (batch) WHERE batch IS NOT NULL",
+    ),
+    (5, MAKE_CHECKPOINTS),
+];
+
+const RAISE_VERSION: &str = "UPDATE SCHEMA.layout SET version = version + 1 WHERE id = 1";
 
 /// Creates missing rows of the counters and counts again, with writers locked out.
 const COUNT_AGAIN: &str = "\
@@ -245,6 +253,7 @@ async fn try_to_make_tables(
     if is_made {
         let make = session.sql(MAKE_TABLES).replace("STORE_ID", &fastrand::i64(..).to_string());
         client.batch_execute(&make).await?;
+        client.batch_execute(&session.sql(MAKE_CHECKPOINTS)).await?;
         client.batch_execute(&session.sql(MAKE_LETTERS_INDEX)).await?;
         if let Some(extension_schema) = extension_schema {
             let make = name_index::make_in_new_tables(extension_schema);
@@ -252,10 +261,13 @@ async fn try_to_make_tables(
         }
     }
     let mut found: i32 = client.query_one(&session.sql(FIND_VERSION), &[]).await?.try_get(0)?;
-    if found == OLDEST_VERSION {
-        client.batch_execute(&session.sql(ALTER_TABLES)).await?;
-        log::info!("altered the tables of version {found}");
-        found = VERSION;
+    for (before, alteration) in ALTERATIONS {
+        if found == before {
+            client.batch_execute(&session.sql(alteration)).await?;
+            client.batch_execute(&session.sql(RAISE_VERSION)).await?;
+            log::info!("altered the tables of version {found}");
+            found += 1;
+        }
     }
     if found == VERSION {
         let counters = session.sql("SELECT count(*) FROM SCHEMA.counters");

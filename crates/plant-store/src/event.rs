@@ -56,7 +56,8 @@ pub enum EventKind {
 
 /// The position of a reader in a log of events, after all events up to a revision. As text: the revision in decimal,
 /// then the log in hexadecimal, such as `2048-9f3a1c`. Clients do not interpret it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct EventCursor {
     /// The revision of the last event that the reader has; [`Revision::BEFORE_ALL`] before the first one.
     pub revision: Revision,
@@ -87,6 +88,20 @@ impl FromStr for EventCursor {
         let log = u64::from_str_radix(log, 16).map_err(|_| NotACursor)?;
         let cursor = Self { revision: Revision::from(revision), log };
         if cursor.to_string() == text { Ok(cursor) } else { Err(NotACursor) }
+    }
+}
+
+impl From<EventCursor> for String {
+    fn from(cursor: EventCursor) -> Self {
+        cursor.to_string()
+    }
+}
+
+impl TryFrom<String> for EventCursor {
+    type Error = NotACursor;
+
+    fn try_from(text: String) -> Result<Self, NotACursor> {
+        text.parse()
     }
 }
 

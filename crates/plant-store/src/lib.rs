@@ -5,6 +5,7 @@
 //!   inspects such a database, even a damaged one.
 //! - [`Backup`] is a snapshot of such a database, as a stream of bytes. [`BackupReader`] verifies and restores it, and
 //!   [`PointInTime`] adds the changes up to a later moment.
+//! - [`Checkpoints`] keep the place of a reader of events that must not lose it.
 //! - [`write`](mod@write) decides a write for any store. The feature `conformance` tests a store against the contract.
 //!
 //! The crate plant-postgres implements the contract on PostgreSQL. This crate knows no HTTP.
@@ -17,6 +18,7 @@
 
 mod author;
 mod batch;
+mod checkpoints;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -50,6 +52,7 @@ pub use self::sled::{
 pub use self::write::{Created, Put, Written};
 pub use author::{AUTHOR_MAX_BYTES, Author, NotAnAuthor};
 pub use batch::{BATCH_MAX_WRITES, Batch, BatchError, StoredResult};
+pub use checkpoints::{CHECKPOINT_LEASE_SECONDS, Checkpoint, Checkpoints};
 pub use error::{DiskShortage, OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,

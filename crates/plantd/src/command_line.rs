@@ -29,6 +29,7 @@ use crate::transfer::get::GetOptions;
 use crate::transfer::history::HistoryOptions;
 use crate::transfer::import::ImportOptions;
 use crate::transfer::list::ListOptions;
+use crate::webhooks::command::WebhookCommand;
 
 /// A plant store in one binary: add a plant over HTTP with a bearer token, and it is on disk before
 /// you get the answer.
@@ -72,6 +73,9 @@ pub(crate) enum Command {
     /// Create, list and revoke tokens
     #[command(subcommand, arg_required_else_help = false)]
     Token(TokenCommand),
+    /// Create and manage webhooks, which tell other programs of changes
+    #[command(subcommand, arg_required_else_help = false)]
+    Webhook(WebhookCommand),
     /// Create missing tables in PostgreSQL
     Migrate(Box<MigrateOptions>),
     /// Print the OpenAPI document of the service

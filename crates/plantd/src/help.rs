@@ -3,11 +3,12 @@
 use clap::Command;
 
 /// The subcommands of each group. Those in no group are listed last.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Server", &["serve", "health"]),
     ("Plants", &["get", "list", "history", "batch", "import", "export", "events"]),
     ("Store", &["backup", "verify", "restore", "archive", "migrate"]),
     ("Tokens", &["token"]),
+    ("Webhooks", &["webhook"]),
 ];
 
 const OTHER: &str = "Other";

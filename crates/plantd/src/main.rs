@@ -1,7 +1,8 @@
 //! `plantd`: a plant store in one binary.
 //!
 //! [`command_line`] parses the arguments, each command has a module, and [`exit`] has the exit codes. [`serve`] is the server;
-//! the commands in [`transfer`] use [`client`] to talk to a running server; [`files`] keeps the tokens and other private files.
+//! the commands in [`transfer`] use [`client`] to talk to a running server; [`webhooks`] tells other programs of changes;
+//! [`files`] keeps the tokens and other private files.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod serve;
 mod store;
 mod token;
 mod transfer;
+mod webhooks;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Archive(command) => archive::run(&command),
         Command::Migrate(options) => postgres::migrate(&options),
         Command::Token(command) => token::run(command),
+        Command::Webhook(command) => webhooks::command::run(command),
         Command::Openapi => print(plant_http::openapi_document().as_bytes()).map_err(Stop::from),
         Command::Completions { shell } => {
             print(&manual::completions(Cli::documented(), shell)).map_err(Stop::from)

@@ -12,6 +12,7 @@ use plant_http::{Scope, Token, TokenName, TokenRecord};
 
 use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder};
+use crate::files::json_file::JsonFile as _;
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::option_value::duration;
 use crate::print::{print, say};

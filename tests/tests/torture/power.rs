@@ -321,7 +321,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut_in_the_start_after_a_kill() {
     /// The compaction thread writes a manifest for each of four tables, and a fifth for their merge.
-    const STOP: &str = "after-manifest-rename@plant-compact=4*off->return";
+    const STOP: &str = "after-file-rename@plant-compact=4*off->return";
     let mut chance = chance();
     let folder = tempfile::tempdir().unwrap();
     let (trace, second_trace) = (folder.path().join("trace"), folder.path().join("second-trace"));

@@ -17,7 +17,7 @@ use crate::extract::media_type::JSON;
 use crate::extract::query::HistoryQuery;
 use crate::extract::target::PlantInPath;
 use crate::handlers::Repository;
-use crate::handlers::events::follower::{as_text, as_time};
+use crate::handlers::events::shown_event::{as_text, as_time};
 use crate::limits::{EVENT_ANSWER_MAX_BYTES, PLANT_ANSWER_MAX_BYTES};
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;

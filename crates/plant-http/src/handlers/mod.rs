@@ -12,6 +12,7 @@ pub(crate) mod metrics;
 pub(crate) mod plants;
 pub(crate) mod tags;
 pub(crate) mod token;
+pub(crate) mod webhooks;
 pub(crate) mod write_answer;
 
 use std::sync::Arc;

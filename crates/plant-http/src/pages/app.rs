@@ -19,7 +19,7 @@ macro_rules! file {
     }};
 }
 
-pub(super) static FILES: [(&str, StaticFile); 50] = [
+pub(super) static FILES: [(&str, StaticFile); 51] = [
     file!(PAGE, "index.html", "/"),
     file!(STYLE, "base.css"),
     file!(STYLE, "list.css"),
@@ -53,6 +53,7 @@ pub(super) static FILES: [(&str, StaticFile); 50] = [
     file!(SCRIPT, "import_report.js"),
     file!(SCRIPT, "export_dialog.js"),
     file!(SCRIPT, "keys_dialog.js"),
+    file!(SCRIPT, "webhooks_dialog.js"),
     file!(SCRIPT, "plant_list.js"),
     file!(SCRIPT, "rank.js"),
     file!(SCRIPT, "keyset.js"),

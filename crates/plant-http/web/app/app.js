@@ -21,6 +21,7 @@ import { Session } from "./session.js";
 import { signInView } from "./sign_in.js";
 import { TagDialog } from "./tag_dialog.js";
 import { Toasts } from "./toasts.js";
+import { WebhooksDialog } from "./webhooks_dialog.js";
 
 const STORED_TOKEN = "plant-store-token";
 
@@ -226,7 +227,7 @@ export class App {
   closeDialog(dialog) {
     if (this.dialog !== dialog) return;
     this.dialog = null;
-    dialog.onClosed?.();
+    dialog.stop?.abort();
     // Gives the focus back to where it was.
     document.querySelector("dialog[open]:not(.sign-in)")?.close();
     writeAddress(this.session.list, {}, { isNewPlace: false });
@@ -238,6 +239,7 @@ export class App {
   exportAll = () => this.#openDialog(new ExportDialog(this));
   chooseTag = () => this.#openDialog(new TagDialog(this));
   showKeys = () => this.#openDialog(new KeysDialog(this));
+  showWebhooks = () => this.#openDialog(new WebhooksDialog(this));
 
   /** Opens the plant with this id, to read or to edit it. */
   async open(id, { isEditing = false } = {}) {

@@ -6,8 +6,8 @@ import { sentence } from "./format.js";
 /**
  * A modal dialog. `dialog` is its object, which the app holds while it is open. The Escape key and a click outside close it,
  * with two exceptions: while it `isBusy`, the key calls `interrupt` if there is one, and a click does nothing; while it
- * `hasChanges`, both ask first (`discardView`). What is outside a modal dialog is not read out, so the trouble of the app is
- * repeated within.
+ * `hasChanges`, both ask first (`discardView`). When it closes, its `stop` is aborted. What is outside a modal dialog is not
+ * read out, so the trouble of the app is repeated within.
  */
 export function modal(app, dialog, { title, className = "" }, content) {
   const isKept = () => dialog.isBusy || dialog.hasChanges;

@@ -36,10 +36,10 @@ export class ExportDialog {
   /** How many rows there are, so far and in all; null while no export runs. */
   progress = null;
   error = "";
+  stop = new AbortController();
   /** What the list shows, and whether just that is exported. */
   #filter;
   #isOfSearch;
-  #stop = new AbortController();
 
   constructor(app) {
     this.app = app;
@@ -64,10 +64,6 @@ export class ExportDialog {
       ${this.isBusy ? this.#running() : this.#choice()}
       ${errorView(this.error)}
       <div class="actions"><button @click=${this.interrupt}>Cancel</button></div>`);
-  }
-
-  onClosed() {
-    this.#stop.abort();
   }
 
   #choice() {
@@ -113,7 +109,7 @@ export class ExportDialog {
   async #export(format) {
     this.error = "";
     this.#progressed(0, null);
-    const { signal } = this.#stop;
+    const { signal } = this.stop;
     const onProgress = (rows, total) => this.#progressed(rows, total);
     const filter = this.#isOfSearch ? this.#filter : NO_FILTER;
     const file = `plants${this.#isOfSearch ? "-search" : ""}${format.ending}`;

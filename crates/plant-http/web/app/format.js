@@ -21,6 +21,14 @@ export function formatBytes(bytes) {
   return new Intl.NumberFormat("en", format).format(bytes / 1000 ** power);
 }
 
+const SECONDS = [["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+/** A number of seconds, in the largest unit that it fills. */
+export function formatDuration(seconds) {
+  const [unit, size] = SECONDS.find(([, size]) => seconds >= size || size === 1);
+  return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long" }).format(Math.floor(seconds / size));
+}
+
 /** A moment that the server has named, in local time. */
 export function formatTime(at) {
   return new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }).format(new Date(at));

@@ -12,6 +12,7 @@ const PAGE_CHANGES = 25;
 const VERBS = { created: "Added", updated: "Changed", deleted: "Deleted" };
 
 export class HistoryDialog {
+  stop = new AbortController();
   /** The changes that were read, newest first. */
   #changes = [];
   /** Where older ones are; null if there are none. */
@@ -20,15 +21,10 @@ export class HistoryDialog {
   #isCut = false;
   #isReading = false;
   #error = "";
-  #stop = new AbortController();
 
   constructor(app, id) {
     Object.assign(this, { app, id });
     this.#read();
-  }
-
-  onClosed() {
-    this.#stop.abort();
   }
 
   #read = async () => {
@@ -39,7 +35,7 @@ export class HistoryDialog {
     try {
       const query = queryOf({ limit: PAGE_CHANGES, ...this.#next });
       const path = `plants/${this.id}/history?${query}`;
-      const { headers, value } = await this.app.session.server.read(path, this.#stop.signal);
+      const { headers, value } = await this.app.session.server.read(path, this.stop.signal);
       this.#changes.push(...value);
       this.#next = linkTo("next", headers);
       this.#isCut = headers.get("X-History-Complete") === "false";
@@ -66,7 +62,7 @@ export class HistoryDialog {
   view() {
     const { app, id } = this;
     const shown = this.#shown;
-    return modal(app, this, { title: `History of plant ${id}`, className: "history" }, html`
+    return modal(app, this, { title: `History of plant ${id}`, className: "entries" }, html`
       ${shown.length > 0
         ? html`
           <div class="scroll" tabindex="0" role="region" aria-label="Changes">

@@ -23,9 +23,9 @@ export class ImportDialog {
   progress = null;
   report = null;
   error = "";
-  #isDraggedOver = false;
   /** Ends the reading of the file for its preview, or the import. */
-  #stop = new AbortController();
+  stop = new AbortController();
+  #isDraggedOver = false;
 
   constructor(app) {
     this.app = app;
@@ -44,10 +44,6 @@ export class ImportDialog {
       <div class="actions">${this.#actions()}</div>`);
   }
 
-  onClosed() {
-    this.#stop.abort();
-  }
-
   #content() {
     if (this.report) return this.report.errors.length > 0 ? failuresView(this.report, this.#download) : null;
     if (this.isBusy) return this.#running();
@@ -55,7 +51,7 @@ export class ImportDialog {
   }
 
   #actions() {
-    if (this.isBusy) return html`<button @click=${() => this.#stop.abort()}>Stop</button>`;
+    if (this.isBusy) return html`<button @click=${() => this.stop.abort()}>Stop</button>`;
     const close = () => this.app.closeDialog(this);
     if (this.report) return html`<button class="primary" @click=${close}>Close</button>`;
     if (!this.file) return html`<button @click=${close}>Cancel</button>`;
@@ -163,15 +159,15 @@ export class ImportDialog {
   };
 
   #chooseAnother = () => {
-    this.#stop.abort();
+    this.stop.abort();
     Object.assign(this, { file: null, preview: null, error: "" });
     this.app.draw();
   };
 
   /** Shows what is in a file, instead of the one before. */
   async choose(file) {
-    this.#stop.abort();
-    const { signal } = (this.#stop = new AbortController());
+    this.stop.abort();
+    const { signal } = (this.stop = new AbortController());
     const show = (state) => {
       Object.assign(this, state);
       this.app.draw();
@@ -187,14 +183,14 @@ export class ImportDialog {
 
   async #import() {
     Object.assign(this, { progress: 0, error: "" });
-    this.#stop = new AbortController();
+    this.stop = new AbortController();
     this.app.draw();
     addEventListener("beforeunload", askBeforeLeaving);
     try {
       this.report = await this.#send();
     } catch (failure) {
       const unread = await this.file.slice(0, 1).arrayBuffer().then(() => "", unreadable);
-      if (this.#stop.signal.aborted) this.error = `Stopped. ${STORED_ROWS}`;
+      if (this.stop.signal.aborted) this.error = `Stopped. ${STORED_ROWS}`;
       else if (unread) this.error = unread;
       else if (failure.isOffline) this.error = `The connection broke off. ${STORED_ROWS} Import the file again.`;
       else this.error = sentence(failure.message);
@@ -211,7 +207,7 @@ export class ImportDialog {
       this.app.draw();
     };
     const path = `plants/import?on_conflict=${this.onConflict}`;
-    const options = { onProgress, signal: this.#stop.signal };
+    const options = { onProgress, signal: this.stop.signal };
     return this.app.session.server.upload(path, this.file, this.preview.mediaType, options);
   }
 }

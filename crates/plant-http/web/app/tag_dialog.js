@@ -15,21 +15,18 @@ export class TagDialog {
   hasAll = true;
   text = "";
   error = "";
-  #reading = new AbortController();
+  /** Ends the reading of tags. */
+  stop = new AbortController();
 
   constructor(app) {
     this.app = app;
     this.#read("");
   }
 
-  onClosed() {
-    this.#reading.abort();
-  }
-
   /** Reads the tags that begin with a text. */
   async #read(prefix) {
-    this.#reading.abort();
-    const { signal } = (this.#reading = new AbortController());
+    this.stop.abort();
+    const { signal } = (this.stop = new AbortController());
     const query = queryOf({ limit: PAGE_MAX_TAGS, prefix });
     try {
       const { headers, value } = await this.app.session.server.read(`tags?${query}`, signal);

@@ -45,9 +45,10 @@ export function allTags(app) {
 }
 
 /** The links and buttons that have nothing to do with the list. */
-export function account({ showKeys, signOut }) {
+export function account({ session, showKeys, showWebhooks, signOut }) {
   return html`
     <a href="docs">API</a>
+    ${session.mayWrite ? html`<button class="plain" @click=${showWebhooks}>Webhooks</button>` : null}
     <button class="plain" aria-keyshortcuts=${shortcut("?")} @click=${showKeys}>Keys</button>
     <button class="plain" @click=${signOut}>Sign out</button>`;
 }

@@ -1,4 +1,4 @@
-//! The files of a database except the write-ahead log: `manifest`, and the tables in `tables`.
+//! The files of a database except the write-ahead log and the checkpoints: `manifest`, and the tables in `tables`.
 //!
 //! The manifest is replaced as a whole (written to a new file, synced, renamed), so a kill leaves the old one or the
 //! new one. A table is a folder named by its number, with a suffix while the table is being made or removed.
@@ -21,7 +21,6 @@ use crate::sled::tables::seal::{Advances, Unsealed, check_files};
 use crate::sled::tables::{Table, TableMetadata};
 
 const MANIFEST: &str = "manifest";
-const NEW_MANIFEST: &str = "manifest.new";
 const TABLES: &str = "tables";
 
 /// The suffix of a table's folder while the table is being made.
@@ -92,21 +91,7 @@ impl Files {
 
     /// Replaces the manifest. When this returns, the new one is on disk.
     pub(crate) fn write_manifest(&self, manifest: &Manifest) -> anyhow::Result<()> {
-        let (new, path) = (self.directory.join(NEW_MANIFEST), self.directory.join(MANIFEST));
-        let write = || {
-            fault::point("before-manifest-write");
-            remove_if_there(&new)?;
-            let mut file = create(&new)?;
-            file.write_all(&manifest.encode()?)?;
-            fault::point("before-manifest-sync");
-            file.sync_all()?;
-            fault::point("before-manifest-rename");
-            fs::rename(&new, &path)?;
-            fault::point("after-manifest-rename");
-            anyhow::Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))?;
-        sync_folder(&self.directory)
+        replace(&self.directory, MANIFEST, &manifest.encode()?)
     }
 
     /// A callback that reports progress to the watchdog.
@@ -208,6 +193,25 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Replaces a file as a whole: a kill leaves the old one or the new one. When this returns, the new one is on disk.
+pub(crate) fn replace(directory: &Path, name: &str, content: &[u8]) -> anyhow::Result<()> {
+    let (new, path) = (directory.join(format!("{name}.new")), directory.join(name));
+    let write = || {
+        fault::point("before-file-write");
+        remove_if_there(&new)?;
+        let mut file = create(&new)?;
+        file.write_all(content)?;
+        fault::point("before-file-sync");
+        file.sync_all()?;
+        fault::point("before-file-rename");
+        fs::rename(&new, &path)?;
+        fault::point("after-file-rename");
+        anyhow::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    sync_folder(directory)
 }
 
 /// Removes a folder and everything in it, if it exists.

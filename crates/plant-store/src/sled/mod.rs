@@ -6,6 +6,7 @@
 //! `docs/storage.md` has the picture.
 
 mod backup;
+mod checkpoints;
 mod commit;
 mod compaction;
 mod config;
@@ -30,10 +31,11 @@ mod tables;
 mod tag_reader;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -43,6 +45,7 @@ use plant_domain::{NewPlant, PlantFilter, PlantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use self::backup::archive::thread::Archiver;
+use self::checkpoints::CheckpointFile;
 use self::commit::request::{Outcome, Request};
 use self::commit::{Committer, Message};
 use self::compaction::Compactor;
@@ -117,6 +120,7 @@ pub struct SledRepository {
     backups: Arc<Semaphore>,
     archive: Option<Arc<Archiver>>,
     archive_required: bool,
+    checkpoints: CheckpointFile,
     metrics: Arc<EngineMetrics>,
     _lock: File,
 }
@@ -134,6 +138,15 @@ impl SledRepository {
         opened.unwrap_or_else(|_| Err(anyhow!("opening the database panicked"))).map_err(open_error)
     }
 
+    /// The [checkpoints](crate::Checkpoints) of a database, by name. Another process may have the database open.
+    ///
+    /// # Errors
+    ///
+    /// When their file cannot be read or is damaged.
+    pub fn read_checkpoints(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, OpenError> {
+        checkpoints::read(directory).map_err(open_error)
+    }
+
     fn try_open(config: &SledConfig) -> anyhow::Result<Self> {
         let health = Arc::new(StoreHealth::default());
         let opened = open::open(config, Arc::clone(&health)).with_context(|| {
@@ -147,6 +160,7 @@ impl SledRepository {
             EventLog { tree: Arc::clone(&tree), id: event_log, retention: config.retention };
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
+        let checkpoints = CheckpointFile::open(&directory)?;
         let disk_space = DiskSpace::new(free_room, lock_of_threads, directory, Arc::clone(&health));
         let disk_space = Arc::new(disk_space);
         let metrics = Arc::<EngineMetrics>::default();
@@ -200,6 +214,7 @@ impl SledRepository {
             backups: Arc::new(Semaphore::new(1)),
             archive,
             archive_required: config.archive_required,
+            checkpoints,
             metrics,
             _lock: lock,
         })

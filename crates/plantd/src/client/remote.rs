@@ -10,9 +10,11 @@ use plant_domain::error_number::NO_SUCH_PLANT;
 use plant_http::Token;
 use plant_http::transfer::NO_BACKUPS;
 use serde::Deserialize;
+use ureq::config::ConfigBuilder;
 use ureq::http::request::Builder;
 use ureq::http::{HeaderMap, Method, Request, Response, Version, header};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::client::connection_problem::{CONNECT_TIMEOUT, IDLE_TIMEOUT, advice, cause};
@@ -176,17 +178,9 @@ impl Remote {
     }
 }
 
-/// A client of this server, which follows no redirects.
+/// A client of this server.
 pub(crate) fn agent(url: &ServerUrl) -> Agent {
-    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        // A redirect could send the token to another server.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .proxy(None)
-        .tls_config(tls)
-        .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
+    let config = agent_config()
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_per_read(Some(IDLE_TIMEOUT))
         .timeout_per_write(Some(IDLE_TIMEOUT))
@@ -197,6 +191,19 @@ pub(crate) fn agent(url: &ServerUrl) -> Agent {
         }
         None => Agent::new_with_config(config),
     }
+}
+
+/// The configuration of every client: no redirects, because they could send a token or plants to another server, and no
+/// proxy.
+pub(crate) fn agent_config() -> ConfigBuilder<AgentScope> {
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .tls_config(tls)
+        .user_agent(concat!("plantd/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Why a connection failed, and what to do about it.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use plant_http::{Scope, Token, TokenName, TokenRecord};
 
+use crate::files::json_file::JsonFile as _;
 use crate::files::private_file::{self, PrivateFile};
 use crate::files::tokens_file::TokensFile;
 use crate::serve::server_address::ServerAddress;

@@ -2,7 +2,7 @@
 
 mod certificate;
 pub(crate) mod first_run;
-mod followed_file;
+pub(crate) mod followed_file;
 mod listen;
 mod metrics;
 mod monitoring;
@@ -39,10 +39,13 @@ use self::service_manager::{READY, STOPPING, notify};
 use self::stop_signal::StopSignal;
 use crate::exit::Stop;
 use crate::files::data_folder::{DataOptions, make_folder, plants_folder};
+use crate::files::json_file::JsonFile as _;
 use crate::files::tokens_file::TokensFile;
 use crate::log_line::LogFormat;
 use crate::option_value::{duration, whole_number};
 use crate::store::postgres::{self, PostgresServeOptions};
+use crate::webhooks::file::{WebhooksFile, webhooks_path};
+use crate::webhooks::{self, Stores};
 
 /// How many descriptors are reserved for files, threads and standard streams. Each table is an open file, and there are sixty
 /// when merges lag so far behind that every write waits.
@@ -107,6 +110,10 @@ pub(crate) struct ServeOptions {
     #[arg(default_value_t = DEFAULT_MAX_FOLLOWERS, value_parser = whole_number(0..=MAX_CONNECTIONS))]
     max_followers: u32,
 
+    /// The file with the webhooks and their secrets [default: DIR/webhooks.json]
+    #[arg(long, help_heading = DATA, value_name = "FILE", env = "PLANTD_WEBHOOKS")]
+    webhooks: Option<PathBuf>,
+
     /// After SIGTERM, how long new connections are still accepted while /readyz answers 503
     #[arg(long, help_heading = SHUTDOWN, value_name = "DURATION", env = "PLANTD_DRAIN_DELAY")]
     #[arg(default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
@@ -149,11 +156,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     let environment_token = tokens::environment_token().map_err(Stop::Configuration)?;
     let data = &options.data.folder;
     let tokens_path = options.data.tokens_path();
-    // A broken tokens file ends the start here, before the store is opened, which may take long.
+    let webhooks_path = webhooks_path(options.webhooks.as_deref(), data);
+    // A broken file ends the start here, before the store is opened, which may take long.
     TokensFile::read(&tokens_path).map_err(Stop::of_file)?;
+    WebhooksFile::read(&webhooks_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
-    let (repository, plants) = open(options)?;
+    let (stores, plants) = open(options)?;
+    let repository = Arc::clone(&stores.repository);
     let listening = options.listen.listen(passed_socket, certificate.as_ref());
     let (socket, address) = listening?;
     let metrics = options.metrics_listen.as_ref().map(listen_for_metrics).transpose()?;
@@ -174,6 +184,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         .with_cors_origins(options.cors_origin.clone())
         .with_max_followers(options.max_followers);
     metrics::register(service.registry(), expires)?;
+    let webhooks = webhooks::start(webhooks_path, stores, service.registry())?;
+    let service = service.with_webhooks(webhooks);
     let mut config = ServerConfig::default();
     config.max_connections = max_connections;
     config.drain_delay = options.drain_delay;
@@ -257,8 +269,8 @@ fn max_connections(has_metrics_listener: bool) -> anyhow::Result<NonZeroU32> {
     })
 }
 
-/// Opens the repository. The returned text names its location, for messages.
-fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), Stop> {
+/// Opens the store. The returned text names its location, for messages.
+fn open(options: &ServeOptions) -> Result<(Stores, String), Stop> {
     let data = &options.data.folder;
     let retention = EventRetention::new(options.keep_events, options.keep_events_for);
     if options.archive_required && options.archive.is_none() {
@@ -285,7 +297,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
         let repository = postgres::block_on(opening)?;
         // The tokens file is in the data folder, although the plants are not.
         make_folder(data)?;
-        return Ok((Arc::new(repository), config.url.to_string()));
+        return Ok((Stores::of(repository), config.url.to_string()));
     }
     let mut config = SledConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
@@ -295,7 +307,7 @@ fn open(options: &ServeOptions) -> Result<(Arc<dyn PlantRepository>, String), St
     let repository = SledRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
-    Ok((Arc::new(repository), data.display().to_string()))
+    Ok((Stores::of(repository), data.display().to_string()))
 }
 
 fn advise_verification(error: OpenError, data: &Path) -> anyhow::Error {

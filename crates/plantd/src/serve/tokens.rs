@@ -8,6 +8,7 @@ use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens};
 
 use crate::environment::variable;
 use crate::exit::Stop;
+use crate::files::json_file::JsonFile as _;
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
 use crate::serve::followed_file::follow;
 

@@ -96,7 +96,7 @@ impl TypedValueParser for UrlParser {
 
 impl PostgresOptions {
     /// The configuration, if the plants are in PostgreSQL.
-    fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
+    pub(crate) fn config(&self) -> Result<Option<PostgresConfig>, Stop> {
         let Some(url) = self.postgres.clone() else { return Ok(None) };
         let tls = if url.may_use_tls() { Some(tls(&url)?) } else { None };
         let schema = self.postgres_schema.clone();

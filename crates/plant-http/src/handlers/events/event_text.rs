@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use plant_store::Event;
 
 use crate::errors::Failure;
-use crate::handlers::events::follower::ShownEvent;
+use crate::handlers::events::shown_event::ShownEvent;
 
 /// How many events are remembered: more than happen between two pages of a stream that keeps up.
 const REMEMBERED_EVENTS: usize = 4096;

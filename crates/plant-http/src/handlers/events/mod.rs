@@ -1,8 +1,9 @@
 //! Events: as a page, as a page that waits for the next event (long poll), and as a stream.
 
 mod event_text;
-pub(crate) mod follower;
+mod follower;
 pub(crate) mod followers;
+pub(crate) mod shown_event;
 mod stream;
 
 use std::rc::Rc;

@@ -1,0 +1,119 @@
+//! Checkpoints in one small file, which is replaced as a whole. Saves that wait at the same time are written together.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::spawn_blocking;
+
+use crate::format::Format;
+use crate::sled::SledRepository;
+use crate::sled::files::replace;
+use crate::sled::regular_file::read_own;
+use crate::sled::sealed::Seal;
+use crate::{Checkpoint, Checkpoints, StoreError, StoreFailure};
+
+const FILE: &str = "checkpoints";
+
+const SEAL: Seal = Seal { magic: *b"plcheck1", name: "a file of checkpoints" };
+
+const FORMAT: Format = Format { name: "the file of checkpoints", oldest: 1, newest: 1 };
+
+type Contents = BTreeMap<String, Vec<u8>>;
+
+/// The checkpoints of a database that is open.
+#[derive(Clone, Debug)]
+pub(super) struct CheckpointFile {
+    directory: PathBuf,
+    contents: Arc<Mutex<Numbered>>,
+    /// The number of the contents that are on disk. Locked while the file is written.
+    written: Arc<AsyncMutex<u64>>,
+}
+
+#[derive(Debug)]
+struct Numbered {
+    contents: Contents,
+    /// Grows with each change.
+    number: u64,
+}
+
+impl CheckpointFile {
+    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
+        let contents = Arc::new(Mutex::new(Numbered { contents: read(directory)?, number: 0 }));
+        Ok(Self { directory: directory.to_owned(), contents, written: Arc::default() })
+    }
+
+    /// Changes the checkpoints, and waits until the change is on disk. If it cannot be written, a later write includes it.
+    async fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
+        let number = {
+            let mut numbered = self.contents();
+            change(&mut numbered.contents);
+            numbered.number += 1;
+            numbered.number
+        };
+        let mut written = Arc::clone(&self.written).lock_owned().await;
+        if *written >= number {
+            return Ok(());
+        }
+        let file = self.clone();
+        // The write holds the lock, because a canceled caller does not stop the write.
+        let write = spawn_blocking(move || {
+            let (number, content) = {
+                let numbered = file.contents();
+                (numbered.number, FORMAT.encode(&numbered.contents, 0)?)
+            };
+            replace(&file.directory, FILE, &SEAL.seal(&content))?;
+            *written = number;
+            anyhow::Ok(())
+        });
+        write.await.context("writing checkpoints panicked").flatten()
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Numbered> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Only this process has the database open, so it holds every name.
+#[async_trait]
+impl Checkpoints for SledRepository {
+    async fn hold(&self, name: &str) -> Result<Checkpoint, StoreError> {
+        let content = self.checkpoints.contents().contents.get(name).cloned();
+        Ok(Checkpoint { is_held: true, content: content.unwrap_or_default() })
+    }
+
+    async fn save(&self, name: &str, content: Vec<u8>) -> Result<bool, StoreError> {
+        let insert = |contents: &mut Contents| drop(contents.insert(name.to_owned(), content));
+        self.checkpoints.change(insert).await.map_err(StoreFailure::new)?;
+        Ok(true)
+    }
+
+    async fn retain(&self, names: Vec<String>) -> Result<(), StoreError> {
+        let is_known = |name: &String| names.contains(name);
+        if self.checkpoints.contents().contents.keys().all(is_known) {
+            return Ok(());
+        }
+        let retain = |contents: &mut Contents| contents.retain(|name, _| is_known(name));
+        Ok(self.checkpoints.change(retain).await.map_err(StoreFailure::new)?)
+    }
+}
+
+/// The checkpoints on disk, by name.
+pub(super) fn read(directory: &Path) -> anyhow::Result<Contents> {
+    let path = directory.join(FILE);
+    let bytes = match read_own(&path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Contents::new()),
+        bytes => bytes.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let decoded = SEAL.open(&bytes).and_then(|content| FORMAT.decode(content));
+    decoded.with_context(|| {
+        format!(
+            "{} cannot be used; without this file, webhooks report that they may have lost events",
+            path.display()
+        )
+    })
+}

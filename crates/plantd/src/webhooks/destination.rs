@@ -1,0 +1,197 @@
+//! Where deliveries may go. The rules keep a webhook from reaching services inside the network of the server by mistake, or
+//! by a name that an outsider controls (server-side request forgery).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+use ureq::Error;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+use url::{Host, Url};
+
+const URL_MAX_BYTES: usize = 2048;
+
+/// A URL, and which protections its administrator has lifted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Destination {
+    pub(crate) url: String,
+    /// Whether plants may travel unencrypted beyond this machine.
+    pub(crate) allow_http: bool,
+    /// Whether the addresses of private networks may be reached.
+    pub(crate) allow_private: bool,
+}
+
+impl Destination {
+    fn parsed(&self) -> anyhow::Result<Url> {
+        Url::parse(&self.url)
+            .context("the URL is wrong; give one such as https://shop.example/plants")
+    }
+
+    /// Checks the URL, and its host if that is an address. Addresses of a name are checked by [`Self::permits`].
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.url.len() <= URL_MAX_BYTES, "the URL has more than {URL_MAX_BYTES} bytes");
+        let url = self.parsed()?;
+        ensure!(
+            url.username().is_empty() && url.password().is_none(),
+            "the URL holds a user or a password; leave them out, since deliveries are signed"
+        );
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
+            Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
+            _ => None,
+        };
+        let is_this_machine = url.host_str() == Some("localhost")
+            || address.is_some_and(|address| address.to_canonical().is_loopback());
+        match url.scheme() {
+            "https" => {}
+            "http" => ensure!(
+                is_this_machine || self.allow_http,
+                "plants would travel unencrypted; use https, or add --allow-http"
+            ),
+            scheme => bail!("the URL begins with {scheme}:; use https"),
+        }
+        ensure!(
+            address.is_none_or(|address| self.permits(address)),
+            "the host is a private or reserved address; if that is intended, add --allow-private"
+        );
+        Ok(())
+    }
+
+    /// Scheme, host and port: the rest of the URL may hold a secret.
+    pub(crate) fn origin(&self) -> String {
+        self.parsed().map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+    }
+
+    /// Whether deliveries may go to this address. HTTP to `localhost` reaches only this machine, whatever the name means.
+    fn permits(&self, address: IpAddr) -> bool {
+        let is_encrypted = self.url.starts_with("https:");
+        let address = address.to_canonical();
+        address.is_loopback()
+            || (is_encrypted || self.allow_http) && (self.allow_private || is_public(address))
+    }
+}
+
+/// Whether an address is one of the public internet (RFC 6890 and the registries of IANA for special-purpose addresses).
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !matches!(
+        (a, b, c),
+        // This network, loopback, and multicast up to broadcast.
+        (0 | 127 | 224.., ..)
+            // Private networks (RFC 1918), those of carriers (RFC 6598), and link-local addresses (RFC 3927).
+            | (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) | (169, 254, _)
+            // Protocol assignments (RFC 6890), and networks for benchmarks (RFC 2544).
+            | (192, 0, 0) | (198, 18..=19, _)
+    )
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // A translator reaches the IPv4 address at the end (RFC 6052).
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        // Teredo and 6to4 tunnels end at an IPv4 address.
+        [0x2001, 0, ..] | [0x2002, ..] => false,
+        // Only these are global unicast addresses.
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+/// Resolves names for each connection, and leaves out the addresses that deliveries may not go to.
+#[derive(Debug)]
+pub(super) struct PermittedAddresses(pub(super) Destination);
+
+impl Resolver for PermittedAddresses {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let mut permitted = self.empty();
+        for address in found.iter().filter(|address| self.0.permits(address.ip())) {
+            permitted.push(*address);
+        }
+        if permitted.is_empty() { Err(Error::Other(Box::new(NotPermitted))) } else { Ok(permitted) }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the host has only private or reserved addresses, which need --allow-private")]
+struct NotPermitted;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(url: &str, [allow_http, allow_private]: [bool; 2]) -> Destination {
+        Destination { url: url.to_owned(), allow_http, allow_private }
+    }
+
+    #[test]
+    fn urls_need_encryption_and_a_public_host_unless_an_option_says_otherwise() {
+        const HTTP: &str = "--allow-http";
+        const PRIVATE: &str = "--allow-private";
+        for (url, refusals) in [
+            ("https://shop.example/plants?key=1", [None; 3]),
+            ("https://93.184.215.14", [None; 3]),
+            ("http://127.0.0.1:9000/", [None; 3]),
+            ("http://[::1]:9000/", [None; 3]),
+            ("http://localhost:9000/", [None; 3]),
+            ("http://shop.example", [Some(HTTP), None, Some(HTTP)]),
+            ("http://localhost.example", [Some(HTTP), None, Some(HTTP)]),
+            ("https://192.168.1.1", [Some(PRIVATE), Some(PRIVATE), None]),
+            ("https://0x0a000001", [Some(PRIVATE), Some(PRIVATE), None]),
+            ("https://[::ffff:169.254.169.254]", [Some(PRIVATE), Some(PRIVATE), None]),
+            ("http://169.254.169.254", [Some(HTTP), Some(PRIVATE), Some(HTTP)]),
+            ("https://ann:secret@shop.example", [Some("a user or a password"); 3]),
+            ("ftp://shop.example", [Some("use https"); 3]),
+            ("shop.example", [Some("the URL is wrong"); 3]),
+        ] {
+            let allowed = [[false, false], [true, false], [false, true]];
+            for (allowed, refusal) in allowed.into_iter().zip(refusals) {
+                let checked = destination(url, allowed).check();
+                let said = checked.err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(said.contains(refusal.unwrap_or_default()), "{url}: {said}");
+                assert_eq!(said.is_empty(), refusal.is_none(), "{url}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_are_checked_in_each_form_that_reaches_the_same_machine() {
+        let [public, private, http] = [
+            destination("https://shop.example", [false, false]),
+            destination("https://shop.example", [false, true]),
+            destination("http://localhost", [false, false]),
+        ];
+        let allowed = "1.1.1.1 172.15.0.1 172.32.0.1 100.128.0.1 192.0.1.1 2606:4700::1 64:ff9b::101:101 ::ffff:1.1.1.1";
+        let refused = "0.0.0.0 10.1.2.3 100.64.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.168.0.1 198.19.0.1 \
+             224.0.0.1 255.255.255.255 :: fc00::1 fe80::1 ff02::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001::1";
+        for (addresses, is_public) in [(allowed, true), (refused, false)] {
+            for address in addresses.split_whitespace() {
+                let address: IpAddr = address.parse().expect("an address");
+                assert_eq!(public.permits(address), is_public, "{address}");
+                assert!(private.permits(address), "{address}");
+                assert!(!http.permits(address), "{address}");
+            }
+        }
+        for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            let address = address.parse().expect("an address");
+            assert!([&public, &private, &http].iter().all(|it| it.permits(address)), "{address}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The receiver of a webhook: one attempt of a delivery, and its outcome.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use ureq::http::{Request, StatusCode, header};
+use ureq::{Agent, Timeout};
+
+use crate::client::backoff::retry_after;
+use crate::client::connection_problem::cause;
+use crate::client::remote::agent_config;
+use crate::webhooks::destination::{Destination, PermittedAddresses};
+use crate::webhooks::file::Webhook;
+use crate::webhooks::message::sign;
+
+/// How long an attempt may take, from the name of the host to the end of the answer.
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How much of an answer is read, in bytes.
+pub(super) const ANSWER_MAX_BYTES: u64 = 4096;
+
+/// How long a connection may stay idle before the next delivery uses another. Many servers close idle connections after 5 s, and
+/// a delivery that is sent just then would have to be repeated.
+const IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// A connection to a receiver.
+pub(super) struct Receiver {
+    agent: Agent,
+    destination: Destination,
+}
+
+/// What a receiver has answered.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<Duration>,
+    /// The first [`ANSWER_MAX_BYTES`] of the body.
+    pub(super) body: Vec<u8>,
+}
+
+impl Receiver {
+    pub(super) fn new(destination: Destination) -> Self {
+        let config = agent_config()
+            .timeout_global(Some(ATTEMPT_TIMEOUT))
+            .max_idle_connections(1)
+            .max_idle_age(IDLE_MAX)
+            .build();
+        let resolver = PermittedAddresses(destination.clone());
+        let connector = ureq::unversioned::transport::DefaultConnector::default();
+        Self { agent: Agent::with_parts(config, connector, resolver), destination }
+    }
+
+    pub(super) const fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Sends a delivery, and waits for the answer. Blocks.
+    pub(super) fn attempt(
+        &self,
+        webhook: &Webhook,
+        id: &str,
+        body: &str,
+    ) -> anyhow::Result<Answer> {
+        let request =
+            Request::post(&self.destination.url).header(header::CONTENT_TYPE, "application/json");
+        let request = sign(request, webhook, id, body)?.body(body)?;
+        let response = self.agent.run(request).map_err(|error| match error {
+            ureq::Error::Timeout(Timeout::Global) => {
+                anyhow::anyhow!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs())
+            }
+            error => cause(error),
+        })?;
+        let (parts, body) = response.into_parts();
+        let mut answer = Vec::new();
+        // The status counts even if the rest of the answer breaks off.
+        let _ = body.into_reader().take(ANSWER_MAX_BYTES).read_to_end(&mut answer);
+        let retry_after = retry_after(&parts.headers);
+        Ok(Answer { status: parts.status, retry_after, body: answer })
+    }
+}
