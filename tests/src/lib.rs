@@ -29,6 +29,7 @@ mod client;
 mod clock;
 mod connection;
 pub mod disk;
+mod delivery;
 mod document;
 mod event;
 mod event_stream;
@@ -60,6 +61,7 @@ pub use certificate::{Authority, IssuedCertificate, chain_path, key_path, replac
 pub use client::{Client, batch_body};
 pub use clock::Clock;
 pub use connection::{Connection, chunk, create_request, raw_head, raw_request};
+pub use delivery::Delivery;
 pub use document::{Document, Part};
 pub use event::{Event, EventKind, all_events, assert_cursor_refused, change_in, newest_cursor};
 pub use event_stream::{Block, EventStream, stream_request};

@@ -203,6 +203,7 @@ fn scope_of(method: &str, path: &str) -> Option<Scope> {
         (true, "/token") => None,
         (true, "/metrics") => Some(Scope::Metrics),
         (true, "/backup") => Some(Scope::Backup),
+        (true, "/webhooks") => Some(Scope::Write),
         (true, _) => Some(Scope::Read),
         (false, _) => Some(Scope::Write),
     }

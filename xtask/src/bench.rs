@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`) starts programs (`program`),
+//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`, `webhooks`) starts programs (`program`),
 //! loads them (`load`) in rounds (`measure`), and writes tables and plots (`report`).
 
 mod backup;
@@ -16,6 +16,7 @@ mod report;
 mod scale;
 mod search;
 mod suite;
+mod webhooks;
 
 use clap::ValueEnum;
 
@@ -32,6 +33,8 @@ pub(crate) enum Bench {
     Search,
     /// What clients that follow events cost, and how soon they see an event
     Followers,
+    /// What webhooks cost clients that create plants, and how soon receivers get an event
+    Webhooks,
     /// Backups and restores of ten million plants, and what backups cost those that create plants
     Backup,
     /// plantd on PostgreSQL next to pgbench
@@ -48,6 +51,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
         Some(Bench::Backup) => backup::run(options),
         Some(Bench::Change) => change::run(options),
         Some(Bench::Followers) => followers::run(options),
+        Some(Bench::Webhooks) => webhooks::run(options),
         Some(Bench::Scale) => scale::run(options),
         Some(Bench::Search) => search::run(options),
         Some(Bench::Postgres) => postgres::run(options),

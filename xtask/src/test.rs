@@ -82,8 +82,8 @@ fn judge_skipped(lines: &str, may_skip: bool) -> anyhow::Result<()> {
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
     use tools::{
-        CHROMIUM, CURL, DEBOOTSTRAP, FIREFOX, LINTIAN, MOUNT, NGINX, NODE, NPM, NSPAWN, OPENSSL,
-        POSTGRESQL, PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
+        CHROMIUM, CURL, CXX, DEBOOTSTRAP, FIREFOX, LINTIAN, MAKE, MOUNT, NGINX, NODE, NPM, NSPAWN,
+        OPENSSL, POSTGRESQL, PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
     };
     tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL, DEBOOTSTRAP, LINTIAN])?;
     tools::ensure(&[
@@ -91,6 +91,8 @@ fn install(workspace: &Metadata) -> anyhow::Result<()> {
         PYTHON,
         NODE,
         NPM,
+        CXX,
+        MAKE,
         CHROMIUM,
         FIREFOX,
         PROMTOOL,

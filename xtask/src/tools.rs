@@ -23,7 +23,7 @@ const fn tool(program: &'static str, debian_package: &'static str) -> Tool {
 pub(crate) const STRACE: Tool = tool("strace", "strace");
 pub(crate) const CURL: Tool = tool("curl", "curl");
 pub(crate) const OPENSSL: Tool = tool("openssl", "openssl");
-/// Compiles libFuzzer, and the SQLite binding of a peer in the benchmarks.
+/// Compiles libFuzzer, and the SQLite binding for Node.
 pub(crate) const CXX: Tool = tool("c++", "g++");
 pub(crate) const MAKE: Tool = tool("make", "make");
 /// `mount` and `unshare` make the small disks that fill up.

@@ -56,7 +56,7 @@ mod upkeep;
 mod write_health;
 mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
@@ -65,10 +65,10 @@ use plant_domain::{NewPlant, PlantId};
 use plant_store::metrics::MetricFamily;
 use plant_store::write::{Decision, Write};
 use plant_store::{
-    Author, Backup, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage,
-    HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository,
-    PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest,
-    Written,
+    Author, Backup, Batch, BatchError, Checkpoint, Checkpoints, EventCursor, EventPage,
+    EventsAfter, HistoryPage, HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage,
+    TagPageRequest, Written,
 };
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -112,8 +112,8 @@ pub const FEWEST_READING_SESSIONS: usize = 2;
 /// How many imports are carried out at once, each in its own session.
 const IMPORTS_AT_ONCE: usize = 2;
 
-/// A session to check whether PostgreSQL takes writes, and one to forget events.
-const OTHER_SESSIONS: usize = 2;
+/// A session to check whether PostgreSQL takes writes, one to forget events, and one to hold checkpoints.
+const OTHER_SESSIONS: usize = 3;
 
 /// The most sessions that a repository opens for writing.
 pub const WRITING_SESSIONS: usize = GROUPS_IN_FLIGHT + IMPORTS_AT_ONCE + OTHER_SESSIONS;
@@ -180,6 +180,20 @@ impl PostgresRepository {
         migrated.await.map_err(unusable)
     }
 
+    /// The [checkpoints](Checkpoints) in the tables, by name.
+    ///
+    /// # Errors
+    ///
+    /// When PostgreSQL does not answer, or has no such tables.
+    pub async fn read_checkpoints(
+        config: &PostgresConfig,
+    ) -> Result<BTreeMap<String, Vec<u8>>, OpenError> {
+        let config = config.clone();
+        let threads = Threads::start().map_err(unusable)?;
+        let read = async move { checkpoints::read(&config).await };
+        threads.run("reading the checkpoints", read).await.map_err(unusable)
+    }
+
     fn start(
         config: &PostgresConfig,
         prepared: Prepared,
@@ -230,13 +244,14 @@ impl PostgresRepository {
         let most_snapshots = reading_sessions / 2;
         let snapshots = Arc::new(Semaphore::new(most_snapshots));
         let name_indexes = KnownNameIndexes::default();
+        let checkpoints = CheckpointTable::new(reader.clone(), writer.sessions.clone());
         Ok(Self {
             queue,
             reads,
             imports,
             batches,
             writer,
-            checkpoints: CheckpointTable::new(reader.clone()),
+            checkpoints,
             reader,
             snapshots,
             most_snapshots,
@@ -444,6 +459,24 @@ impl PlantRepository for PostgresRepository {
         self.threads.under_way.close();
         self.threads.under_way.wait().await;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Checkpoints for PostgresRepository {
+    async fn hold(&self, name: &str) -> Result<Checkpoint, StoreError> {
+        let (table, name) = (self.checkpoints.clone(), name.to_owned());
+        self.read(async move { table.hold(&name).await }).await
+    }
+
+    async fn save(&self, name: &str, content: Vec<u8>) -> Result<bool, StoreError> {
+        let (table, name) = (self.checkpoints.clone(), name.to_owned());
+        self.read(async move { table.save(&name, content).await }).await
+    }
+
+    async fn retain(&self, names: Vec<String>) -> Result<(), StoreError> {
+        let table = self.checkpoints.clone();
+        self.read(async move { table.retain(&names).await }).await
     }
 }
 

@@ -54,8 +54,8 @@ const MAKE_TABLES: &str = "\
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
 const MAKE_CHECKPOINTS: &str = "\
-    CREATE TABLE SCHEMA.checkpoints (name text PRIMARY KEY, holder bigint NOT NULL, held_until timestamptz NOT NULL, \
-      content bytea NOT NULL) WITH (fillfactor = 10)";
+    CREATE TABLE SCHEMA.checkpoints (name text PRIMARY KEY, holder bigint NOT NULL, content bytea NOT NULL) \
+      WITH (fillfactor = 10)";
 
 /// What makes tables of a version those of the next one. Programs of the older version may go on to use them. Events of
 /// version 4 have no author, and no plant for the history.

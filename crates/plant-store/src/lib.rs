@@ -52,7 +52,7 @@ pub use self::sled::{
 pub use self::write::{Created, Put, Written};
 pub use author::{AUTHOR_MAX_BYTES, Author, NotAnAuthor};
 pub use batch::{BATCH_MAX_WRITES, Batch, BatchError, StoredResult};
-pub use checkpoints::{CHECKPOINT_LEASE_SECONDS, Checkpoint, Checkpoints};
+pub use checkpoints::{Checkpoint, Checkpoints};
 pub use error::{DiskShortage, OpenError, StoreError, StoreFailure};
 pub use event::{
     DEFAULT_KEEP_EVENTS, DEFAULT_KEEP_EVENTS_FOR, Event, EventCursor, EventKind, EventPage,

@@ -240,6 +240,12 @@ inBrowser(async (browser) => {
   await keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
 
+  await press("Webhooks", { key: "Shift+Tab" });
+  await isFocused("Close");
+  await tabTo("Refresh", { key: "Shift+Tab" });
+  await keyboard.press("Escape");
+  await isFocused("Webhooks");
+
   // The menu of a phone.
   await page.setViewportSize({ width: 390, height: 800 });
   await press("More");

@@ -37,6 +37,17 @@ const PLANTS = [
 // Longer than the head of a phone.
 const READER = "reader-of-the-herbarium-of-the-botanical-garden";
 
+const WEBHOOKS = [
+  {
+    name: "shop", origin: "https://shop.example", kinds: ["created", "updated", "deleted"], plants: true, state: "sending",
+    last_success: "2026-11-29T11:30:00.123Z", lag_seconds: 0,
+  },
+  {
+    name: "w".repeat(64), origin: `https://${"host.".repeat(40)}example:8443`, kinds: ["deleted"], plants: false,
+    state: "failing", lag_seconds: 40, last_error: { at: "2026-11-29T11:30:00.123Z", message: "M".repeat(255) },
+  },
+];
+
 // The longest words that a store can hold.
 const LONG = [`-9223372036854775808,${"W".repeat(255)},${"M".repeat(255)}`];
 
@@ -151,6 +162,15 @@ async function walk(browser, colorScheme, reader) {
   await dialog.getByText("Next page").waitFor();
   await looksGood("keys");
   await press(dialog, "Close");
+  await press(page, "Webhooks");
+  await dialog.getByText("There are no webhooks.").waitFor();
+  await looksGood("webhooks-none");
+  await page.route(/webhooks$/, (route) => route.fulfill({ json: { webhooks: WEBHOOKS } }));
+  await press(dialog, "Refresh");
+  await dialog.getByRole("listitem").last().waitFor();
+  await looksGood("webhooks");
+  await press(dialog, "Close");
+  await page.unroute(/webhooks$/);
   await page.setViewportSize({ width: PHONE, height: HEIGHT });
   await press(page, "More");
   await page.locator(":popover-open").waitFor();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use plantd_tests::{Authority, Client, Document, Launch, Scrape, TestServer, repository, run_tool};
+use plantd_tests::{
+    Authority, Client, Document, Launch, Scrape, TestServer, program, repository, run_tool,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_postgres::{fresh_schema_name, shared};
@@ -42,6 +44,10 @@ impl Servers {
         authority.issue().write(folder.path());
         let launch = Launch::new().tls(folder.path());
         let archive = folder.path().join("archive");
+        let webhooks = folder.path().join("webhooks.json");
+        let create = ["webhook", "create", "--name", "shop", "--url", "http://127.0.0.1:9"];
+        run_tool(Command::new(program()).args(create).arg("--webhooks").arg(&webhooks));
+        let launch = launch.environment("PLANTD_WEBHOOKS", webhooks);
         let servers = Self {
             on_disk: TestServer::start_with(launch.clone().environment("PLANTD_ARCHIVE", archive)),
             on_postgres: TestServer::start_with(
@@ -78,7 +84,7 @@ fn names_in(text: &str) -> BTreeSet<&str> {
 
 /// The labels with their values in an expression: `name="value"`.
 fn labels_in(text: &str) -> impl Iterator<Item = &str> {
-    const LABELS: [&str; 3] = ["status_class", "reason", "kind"];
+    const LABELS: [&str; 4] = ["status_class", "reason", "kind", "outcome"];
     let labels = text.split(['{', ',', '}', ' ']).filter(|word| word.ends_with('"'));
     labels.filter(|word| LABELS.iter().any(|label| word.starts_with(&format!("{label}=\""))))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plantd_tests::repository;
 
 /// The folders whose documents are tested.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "",
     "docs",
     "docs/decisions",
@@ -17,6 +17,7 @@ const FOLDERS: [&str; 11] = [
     "crates/plant-postgres",
     "crates/plant-store",
     "crates/plantd",
+    "examples/webhooks",
     "tests/data",
 ];
 

@@ -31,6 +31,11 @@ fn the_history_of_a_plant_tells_who_did_what_and_brings_back_what_the_plant_was(
 }
 
 #[test]
+fn a_person_who_may_write_sees_how_each_webhook_is_doing() {
+    run("webhooks.js");
+}
+
+#[test]
 fn changes_appear_in_ten_tabs_and_none_is_missed_when_the_server_restarts() {
     run("live.js");
 }

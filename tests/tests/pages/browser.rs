@@ -46,6 +46,12 @@ fn carry_out(order: &str, server: &mut TestServer) -> String {
             revoke_token(server.data(), &[name]);
             String::new()
         }
+        ["create-webhook", name, url] => {
+            let arguments = ["webhook", "create", "--name", name, "--url", url];
+            let command = Launch::new().data(server.data()).arguments(arguments);
+            command.spawn().assert_exit_code(0);
+            String::new()
+        }
         _ => panic!("not an order: {order}"),
     }
 }

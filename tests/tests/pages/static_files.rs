@@ -11,7 +11,7 @@ use plantd_tests::{Answer, TestServer, Toolbox, repository};
 use socket2::{Domain, Socket, Type};
 
 /// The limit for the page for people with its scripts, uncompressed.
-const APP_MAX_BYTES: usize = 150_000;
+const APP_MAX_BYTES: usize = 153_000;
 
 /// The policy of the page at `/`. To allow more, change it here too.
 const APP_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \

@@ -15,6 +15,7 @@ mod power;
 mod races;
 mod replicas;
 mod start;
+mod webhooks;
 
 use std::iter::Sum;
 use std::thread;

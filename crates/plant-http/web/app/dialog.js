@@ -1,7 +1,7 @@
 // What all dialogs share.
 
 import { html } from "./lit-html/lit-html.js";
-import { sentence } from "./format.js";
+import { formatTime, sentence } from "./format.js";
 
 /**
  * A modal dialog. `dialog` is its object, which the app holds while it is open. The Escape key and a click outside close it,
@@ -71,6 +71,9 @@ function troubleText(failure) {
   if (failure.isOffline) return "No connection to the server.";
   return failure.isTemporary ? "The server is busy." : sentence(failure.message);
 }
+
+/** A moment that the server has named. */
+export const timeView = (at) => html`<time datetime=${at}>${formatTime(at)}</time>`;
 
 /** A message that is read out when it appears. */
 export function errorView(message) {

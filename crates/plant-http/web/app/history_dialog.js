@@ -1,8 +1,8 @@
 // The dialog that tells who did what to a plant, and restores earlier versions. The plant may be deleted.
 
 import { html } from "./lit-html/lit-html.js";
-import { errorView, focusAfterRendering, modal } from "./dialog.js";
-import { formatTime, sentence } from "./format.js";
+import { errorView, focusAfterRendering, modal, timeView } from "./dialog.js";
+import { sentence } from "./format.js";
 import { isSame } from "./plant.js";
 import { linkTo, queryOf } from "./server.js";
 import { compareWords, partChanged } from "./word_diff.js";
@@ -92,7 +92,7 @@ export class HistoryDialog {
     return html`
       <li tabindex="-1">
         <div id="revision-${revision}">
-          <p class="hint">${VERBS[kind]}${by && html` by <b>${by}</b>`}, <time datetime=${at}>${formatTime(at)}</time></p>
+          <p class="hint">${VERBS[kind]}${by && html` by <b>${by}</b>`}, ${timeView(at)}</p>
           <p>${partsOf("name")} ${tag.length > 0 ? html`<span class="tag">${tag}</span>` : null}</p>
         </div>
         ${isOther && this.app.session.mayWrite

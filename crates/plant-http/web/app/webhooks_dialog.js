@@ -1,8 +1,8 @@
 // The dialog that shows the webhooks of the server, and how each is doing.
 
 import { html } from "./lit-html/lit-html.js";
-import { errorView, modal } from "./dialog.js";
-import { formatDuration, formatTime, sentence } from "./format.js";
+import { errorView, modal, timeView } from "./dialog.js";
+import { formatDuration, sentence } from "./format.js";
 
 const STATES = {
   sending: "Sending",
@@ -36,7 +36,7 @@ export class WebhooksDialog {
   view() {
     return modal(this.app, this, { title: "Webhooks", className: "entries" }, html`
       ${this.#list()} ${errorView(this.#error)}
-      <p class="hint">Manage them with <code>plantd webhook</code> on the server's machine.</p>
+      <p class="hint">Webhooks are managed with <code>plantd webhook</code> on the server's machine.</p>
       <div class="actions">
         <button @click=${this.#read}>Refresh</button>
         <button class="primary" autofocus @click=${() => this.app.closeDialog(this)}>Close</button>
@@ -46,7 +46,7 @@ export class WebhooksDialog {
   #list() {
     if (this.#webhooks === null) return this.#error ? null : html`<p class="hint">Loading …</p>`;
     if (this.#webhooks.length === 0) {
-      return html`<p>There are no webhooks. A webhook sends each change to another program, at the URL of its choice.</p>`;
+      return html`<p>There are no webhooks. A webhook sends each change to the URL of another program.</p>`;
     }
     return html`
       <div class="scroll" tabindex="0" role="region" aria-label="Webhooks"><ul>${this.#webhooks.map(item)}</ul></div>`;
@@ -71,5 +71,3 @@ function item({ name, origin, kinds, plants, state, last_success, lag_seconds, l
       </div>
     </li>`;
 }
-
-const timeView = (at) => html`<time datetime=${at}>${formatTime(at)}</time>`;

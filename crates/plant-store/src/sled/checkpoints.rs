@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use async_trait::async_trait;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::spawn_blocking;
 
 use crate::format::Format;
-use crate::sled::SledRepository;
 use crate::sled::files::replace;
 use crate::sled::regular_file::read_own;
 use crate::sled::sealed::Seal;
-use crate::{Checkpoint, Checkpoints, StoreError, StoreFailure};
 
 const FILE: &str = "checkpoints";
 
@@ -47,6 +44,22 @@ impl CheckpointFile {
         Ok(Self { directory: directory.to_owned(), contents, written: Arc::default() })
     }
 
+    pub(super) fn get(&self, name: &str) -> Vec<u8> {
+        self.contents().contents.get(name).cloned().unwrap_or_default()
+    }
+
+    pub(super) async fn insert(&self, name: &str, content: Vec<u8>) -> anyhow::Result<()> {
+        self.change(|contents| drop(contents.insert(name.to_owned(), content))).await
+    }
+
+    /// Removes the other names.
+    pub(super) async fn retain(&self, names: &[String]) -> anyhow::Result<()> {
+        if self.contents().contents.keys().all(|name| names.contains(name)) {
+            return Ok(());
+        }
+        self.change(|contents| contents.retain(|name, _| names.contains(name))).await
+    }
+
     /// Changes the checkpoints, and waits until the change is on disk. If it cannot be written, a later write includes it.
     async fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
         let number = {
@@ -75,30 +88,6 @@ impl CheckpointFile {
 
     fn contents(&self) -> MutexGuard<'_, Numbered> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Only this process has the database open, so it holds every name.
-#[async_trait]
-impl Checkpoints for SledRepository {
-    async fn hold(&self, name: &str) -> Result<Checkpoint, StoreError> {
-        let content = self.checkpoints.contents().contents.get(name).cloned();
-        Ok(Checkpoint { is_held: true, content: content.unwrap_or_default() })
-    }
-
-    async fn save(&self, name: &str, content: Vec<u8>) -> Result<bool, StoreError> {
-        let insert = |contents: &mut Contents| drop(contents.insert(name.to_owned(), content));
-        self.checkpoints.change(insert).await.map_err(StoreFailure::new)?;
-        Ok(true)
-    }
-
-    async fn retain(&self, names: Vec<String>) -> Result<(), StoreError> {
-        let is_known = |name: &String| names.contains(name);
-        if self.checkpoints.contents().contents.keys().all(is_known) {
-            return Ok(());
-        }
-        let retain = |contents: &mut Contents| contents.retain(|name, _| is_known(name));
-        Ok(self.checkpoints.change(retain).await.map_err(StoreFailure::new)?)
     }
 }
 

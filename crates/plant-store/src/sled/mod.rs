@@ -62,9 +62,10 @@ use self::tree::MergeTree;
 use crate::metrics::MetricFamily;
 use crate::write::{Decision, Write, imported};
 use crate::{
-    Author, Batch, BatchError, EventCursor, EventPage, EventsAfter, HistoryPage, HistoryRequest,
-    Imported, OnConflict, OpenError, Page, PageRequest, PlantRepository, PlantSnapshot, Revision,
-    StoreError, StoreFailure, StoredPlant, TagPage, TagPageRequest, Written, fault,
+    Author, Batch, BatchError, Checkpoint, Checkpoints, EventCursor, EventPage, EventsAfter,
+    HistoryPage, HistoryRequest, Imported, OnConflict, OpenError, Page, PageRequest,
+    PlantRepository, PlantSnapshot, Revision, StoreError, StoreFailure, StoredPlant, TagPage,
+    TagPageRequest, Written, fault,
 };
 
 /// The capacity of the write queue. Further writes are refused, so an accepted write waits for a few groups only.
@@ -458,6 +459,23 @@ impl PlantRepository for SledRepository {
             Ok(()) = closing => self.health.check(),
             failure = self.health.failed() => Err(failure),
         }
+    }
+}
+
+/// No other process can have the database open, so this one holds every name.
+#[async_trait]
+impl Checkpoints for SledRepository {
+    async fn hold(&self, name: &str) -> Result<Checkpoint, StoreError> {
+        Ok(Checkpoint { is_held: true, content: self.checkpoints.get(name) })
+    }
+
+    async fn save(&self, name: &str, content: Vec<u8>) -> Result<bool, StoreError> {
+        self.checkpoints.insert(name, content).await.map_err(StoreFailure::new)?;
+        Ok(true)
+    }
+
+    async fn retain(&self, names: Vec<String>) -> Result<(), StoreError> {
+        Ok(self.checkpoints.retain(&names).await.map_err(StoreFailure::new)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `plantd webhook create`, `list`, `test`, `rotate`, `pause`, `resume` and `remove`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -22,9 +22,10 @@ use crate::webhooks::destination::Destination;
 use crate::webhooks::file::{
     ALL_KINDS, OLD_SECRET_LASTS, WEBHOOKS_MAX, Webhook, WebhooksFile, webhooks_path,
 };
+use crate::webhooks::message;
 use crate::webhooks::progress::Progress;
 use crate::webhooks::receiver::{Answer, Receiver};
-use crate::webhooks::{message, status};
+use crate::webhooks::status::status;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
@@ -115,17 +116,26 @@ impl FileOptions {
 }
 
 impl WebhookNameOptions {
-    fn read(&self) -> Result<Webhook, Stop> {
-        let mut file = read(&self.file)?;
-        file.find(&self.name).cloned().map_err(Stop::Usage)
+    /// Changes the file, in which `change` finds the webhook.
+    fn edit<T>(&self, change: impl FnOnce(&mut WebhooksFile) -> Option<T>) -> Result<T, Stop> {
+        let path = self.file.path();
+        // An edit would make a missing file.
+        if WebhooksFile::load(&path).map_err(Stop::of_file)?.is_none() {
+            return Err(no_file(&path));
+        }
+        let changed = WebhooksFile::edit(&path, |file| Ok(change(file))).map_err(Stop::of_file)?;
+        changed.ok_or_else(no_webhook)
     }
+}
 
-    /// Changes the webhook in the file.
-    fn edit<T>(&self, change: impl FnOnce(&mut Webhook) -> anyhow::Result<T>) -> Result<T, Stop> {
-        self.read()?;
-        let change = |file: &mut WebhooksFile| change(file.find(&self.name)?);
-        WebhooksFile::edit(&self.file.path(), change).map_err(Stop::of_file)
-    }
+fn no_webhook() -> Stop {
+    Stop::Usage(anyhow!(
+        "there is no webhook with this name; `plantd webhook list` shows the names"
+    ))
+}
+
+fn no_file(path: &Path) -> Stop {
+    Stop::Io(anyhow!("there is no {}; choose another with --webhooks or --data", path.display()))
 }
 
 fn kind() -> impl clap::builder::TypedValueParser<Value = EventKind> {
@@ -148,16 +158,21 @@ pub(crate) fn run(command: WebhookCommand) -> Result<(), Stop> {
         WebhookCommand::List(options) => list(&options),
         WebhookCommand::Test(options) => test(&options),
         WebhookCommand::Rotate(options) => rotate(&options),
-        WebhookCommand::Pause(options) => options.edit(|webhook| {
-            webhook.is_paused = true;
-            Ok(())
+        WebhookCommand::Pause(options) => options.edit(|file| {
+            file.find(&options.name)?.is_paused = true;
+            Some(())
         }),
-        WebhookCommand::Resume(options) => options.edit(|webhook| {
+        WebhookCommand::Resume(options) => options.edit(|file| {
+            let webhook = file.find(&options.name)?;
             webhook.is_paused = false;
             webhook.times_resumed = webhook.times_resumed.wrapping_add(1);
-            Ok(())
+            Some(())
         }),
-        WebhookCommand::Remove(options) => remove(&options),
+        WebhookCommand::Remove(options) => options.edit(|file| {
+            let before = file.webhooks.len();
+            file.webhooks.retain(|webhook| webhook.name != options.name);
+            (file.webhooks.len() < before).then_some(())
+        }),
     }
 }
 
@@ -196,10 +211,11 @@ fn create(options: WebhookCreateOptions) -> Result<(), Stop> {
 }
 
 fn rotate(options: &WebhookNameOptions) -> Result<(), Stop> {
-    let secret = options.edit(|webhook| {
+    let rotate = |webhook: &mut Webhook| -> anyhow::Result<String> {
         webhook.rotate()?;
         Ok(webhook.reveal_secret().to_owned())
-    })?;
+    };
+    let secret = options.edit(|file| file.find(&options.name).map(rotate))??;
     print_secret(&secret)?;
     let hours = OLD_SECRET_LASTS.as_secs() / 3600;
     say(&format!("deliveries are signed with the old secret too for {hours} hours"));
@@ -210,23 +226,15 @@ fn print_secret(secret: &str) -> anyhow::Result<()> {
     print(format!("{secret}\n").as_bytes())
 }
 
-fn remove(options: &WebhookNameOptions) -> Result<(), Stop> {
-    options.read()?;
-    WebhooksFile::edit(&options.file.path(), |file| {
-        file.webhooks.retain(|webhook| webhook.name != options.name);
-        Ok(())
-    })
-    .map_err(Stop::of_file)
-}
-
 fn test(options: &WebhookNameOptions) -> Result<(), Stop> {
-    let webhook = options.read()?;
+    let mut file = read(&options.file)?;
+    let webhook = file.find(&options.name).ok_or_else(no_webhook)?;
     let receiver = Receiver::new(webhook.destination.clone());
     let origin = webhook.destination.origin();
-    let (id, body) = message::test(&webhook)?;
+    let (id, body) = message::test(webhook)?;
     let begun = Instant::now();
     let Answer { status, body, .. } = receiver
-        .attempt(&webhook, &id, &body)
+        .attempt(webhook, &id, &body)
         .with_context(|| format!("{origin} did not take the delivery {id}"))?;
     let took = Duration::from_millis(u64::try_from(begun.elapsed().as_millis())?);
     let took = humantime::format_duration(took);
@@ -280,10 +288,5 @@ fn table(webhooks: &[Webhook], checkpoints: &BTreeMap<String, Vec<u8>>) -> anyho
 
 fn read(options: &FileOptions) -> Result<WebhooksFile, Stop> {
     let path = options.path();
-    WebhooksFile::read(&path).map_err(Stop::of_file)?.ok_or_else(|| {
-        Stop::Io(anyhow!(
-            "there is no {}; choose another with --webhooks or --data",
-            path.display()
-        ))
-    })
+    WebhooksFile::read(&path).map_err(Stop::of_file)?.ok_or_else(|| no_file(&path))
 }

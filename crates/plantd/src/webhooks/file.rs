@@ -98,11 +98,8 @@ impl JsonFile for WebhooksFile {
 
 impl WebhooksFile {
     /// The webhook with this name.
-    pub(crate) fn find(&mut self, name: &str) -> anyhow::Result<&mut Webhook> {
-        self.webhooks
-            .iter_mut()
-            .find(|webhook| webhook.name == name)
-            .context("there is no webhook with this name; `plantd webhook list` shows the names")
+    pub(crate) fn find(&mut self, name: &str) -> Option<&mut Webhook> {
+        self.webhooks.iter_mut().find(|webhook| webhook.name == name)
     }
 }
 
@@ -151,10 +148,10 @@ impl Webhook {
 
     /// Makes a new secret. The old one goes on to sign for [`OLD_SECRET_LASTS`]; older ones end.
     pub(crate) fn rotate(&mut self) -> anyhow::Result<()> {
-        let until = Timestamp::now().checked_add(OLD_SECRET_LASTS)?;
+        let (new, until) = (Secret::random()?, Timestamp::now().checked_add(OLD_SECRET_LASTS)?);
         self.secrets.truncate(1);
         self.secrets.iter_mut().for_each(|old| old.until = Some(until));
-        self.secrets.insert(0, Secret::random()?);
+        self.secrets.insert(0, new);
         Ok(())
     }
 

@@ -2,24 +2,25 @@
 
 use plant_store::metrics::{MetricFamily, gauges};
 use prometheus::core::{Collector, Desc};
-use prometheus::{IntCounterVec, Opts};
+use prometheus::{IntCounter, IntCounterVec, Opts};
 
-use crate::webhooks::Statuses;
+use crate::webhooks::status::Statuses;
 
-/// How an attempt of a delivery ended.
-#[derive(Clone, Copy)]
-pub(super) enum Outcome {
-    Delivered,
-    /// Another status than 2xx.
-    Refused,
-    /// 410: the receiver wants no more.
-    Gone,
-    NoAnswer,
-}
+const OUTCOMES: [&str; 4] = ["delivered", "refused", "gone", "no_answer"];
 
 #[derive(Clone)]
 pub(super) struct WebhookMetrics {
     deliveries: IntCounterVec,
+}
+
+/// The attempts of one webhook, by outcome.
+pub(super) struct Attempts {
+    pub(super) delivered: IntCounter,
+    /// Answered by a status that is neither 2xx nor 410.
+    pub(super) refused: IntCounter,
+    /// Answered by 410.
+    pub(super) gone: IntCounter,
+    pub(super) no_answer: IntCounter,
 }
 
 impl WebhookMetrics {
@@ -31,14 +32,18 @@ impl WebhookMetrics {
         Ok(Self { deliveries: IntCounterVec::new(options, &["webhook", "outcome"])? })
     }
 
-    pub(super) fn note(&self, webhook: &str, outcome: Outcome) {
-        let outcome = match outcome {
-            Outcome::Delivered => "delivered",
-            Outcome::Refused => "refused",
-            Outcome::Gone => "gone",
-            Outcome::NoAnswer => "no_answer",
-        };
-        self.deliveries.with_label_values(&[webhook, outcome]).inc();
+    pub(super) fn of(&self, webhook: &str) -> Attempts {
+        let of = |outcome| self.deliveries.with_label_values(&[webhook, outcome]);
+        let [delivered, refused, gone, no_answer] = OUTCOMES.map(of);
+        Attempts { delivered, refused, gone, no_answer }
+    }
+
+    /// Exports the series of a webhook no longer.
+    pub(super) fn forget(&self, webhook: &str) {
+        for outcome in OUTCOMES {
+            // If the series does not exist, there is nothing to forget.
+            let _ = self.deliveries.remove_label_values(&[webhook, outcome]);
+        }
     }
 }
 
@@ -58,7 +63,7 @@ impl Collector for WebhookCollector {
         let lag = statuses.iter().filter_map(|it| Some((it.name.as_str(), it.lag_seconds? as f64)));
         let lag = gauges(
             "plantd_webhook_lag_seconds",
-            "For how long the oldest change that a receiver lacks has been waiting.",
+            "How long ago the oldest change happened that a receiver lacks; 0 if it lacks none.",
             "webhook",
             lag,
         );

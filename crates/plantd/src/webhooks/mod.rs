@@ -1,6 +1,6 @@
 //! Webhooks: changes of plants, sent to other programs.
 //!
-//! Commands on the machine of the server edit the [`file`], which a server follows. The server has a [`sender`] for each
+//! Commands on the machine of the server edit the [`file`](mod@file), which a server follows. The server has a [`sender`] for each
 //! webhook, which sends [`message`]s to its [`receiver`] and keeps its [`progress`] in a checkpoint. A [`destination`] says
 //! where messages may go.
 
@@ -12,14 +12,15 @@ mod metrics;
 mod progress;
 mod receiver;
 mod sender;
+mod status;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context as _, ensure};
-use jiff::Timestamp;
-use plant_http::{WebhookError, WebhookState, WebhookStatus};
+use plant_http::WebhookStatus;
 use plant_store::{Checkpoints, PlantRepository};
 use prometheus::Registry;
 use tokio::runtime;
@@ -30,12 +31,10 @@ use self::metrics::{WebhookCollector, WebhookMetrics};
 use self::progress::Progress;
 use self::receiver::Receiver;
 use self::sender::Sender;
+use self::status::{Statuses, status};
 use crate::exit::Stop;
 use crate::files::json_file::JsonFile as _;
 use crate::serve::followed_file::follow;
-
-/// What describes the webhooks at the moment of a call.
-pub(crate) type Statuses = Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>;
 
 /// The stores that senders read events from and keep checkpoints in.
 #[derive(Clone)]
@@ -117,14 +116,15 @@ async fn manage(
         let ids = wanted.iter().map(|webhook| webhook.id.clone()).collect();
         {
             let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut before = std::mem::take(&mut *running);
+            let mut before = mem::take(&mut *running);
             *running = wanted
                 .into_iter()
-                .map(|webhook| match before.iter().position(|it| it.id() == webhook.id) {
+                .map(|webhook| match before.iter().position(|it| it.webhook().id == webhook.id) {
                     Some(place) => before.swap_remove(place).with(webhook),
                     None => Running::start(webhook, &stores, &metrics),
                 })
                 .collect();
+            before.iter().for_each(|ended| metrics.forget(&ended.webhook().name));
         }
         if let Err(error) = stores.checkpoints.retain(ids).await {
             log::warn!("cannot forget the checkpoints of removed webhooks: {error}");
@@ -142,13 +142,14 @@ impl Running {
         let progress = Arc::<Mutex<Progress>>::default();
         let Stores { repository, checkpoints } = stores.clone();
         let shown = Arc::clone(&progress);
-        let metrics = metrics.clone();
-        tokio::spawn(Sender { repository, checkpoints, webhook, receiver, shown, metrics }.run());
+        let attempts = metrics.of(&webhook.borrow().name);
+        let sending = Sender { repository, checkpoints, webhook, receiver, shown, attempts };
+        tokio::spawn(sending.run());
         Self { webhook: sender, progress }
     }
 
-    fn id(&self) -> String {
-        self.webhook.borrow().id.clone()
+    fn webhook(&self) -> watch::Ref<'_, Webhook> {
+        self.webhook.borrow()
     }
 
     fn with(self, webhook: Webhook) -> Self {
@@ -162,32 +163,6 @@ impl Running {
 
     fn status(&self) -> WebhookStatus {
         let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        status(&self.webhook.borrow(), &progress)
-    }
-}
-
-fn status(webhook: &Webhook, progress: &Progress) -> WebhookStatus {
-    let state = if webhook.is_paused {
-        WebhookState::Paused
-    } else if progress.gone == Some(webhook.times_resumed) {
-        WebhookState::Gone
-    } else if progress.failures > 0 {
-        WebhookState::Failing
-    } else {
-        WebhookState::Sending
-    };
-    let last_error = progress
-        .last_error
-        .as_ref()
-        .map(|error| WebhookError { at: error.at.into(), message: error.message.clone() });
-    WebhookStatus {
-        name: webhook.name.clone(),
-        origin: webhook.destination.origin(),
-        kinds: webhook.kinds.clone(),
-        plants: webhook.plants,
-        state,
-        last_success: progress.last_success.map(Timestamp::into),
-        lag_seconds: (!webhook.is_paused).then(|| progress.lag().as_secs()),
-        last_error,
+        status(&self.webhook(), &progress)
     }
 }

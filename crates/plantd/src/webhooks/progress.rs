@@ -17,6 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Progress {
     /// All events up to here are delivered, or were reported as lost; `None` until the webhook has begun.
     pub(super) cursor: Option<EventCursor>,

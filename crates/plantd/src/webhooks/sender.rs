@@ -11,8 +11,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use plant_http::current_events;
 use plant_store::{
-    CHECKPOINT_LEASE_SECONDS, Checkpoints, Event, EventCursor, EventsAfter, PlantRepository,
-    Revision, StoreError,
+    Checkpoints, Event, EventCursor, EventsAfter, PlantRepository, Revision, StoreError,
 };
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -20,26 +19,21 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::webhooks::file::Webhook;
 use crate::webhooks::message::{self, EncodedEvent, Message};
-use crate::webhooks::metrics::{Outcome, WebhookMetrics};
+use crate::webhooks::metrics::Attempts;
 use crate::webhooks::progress::{Deliveries, Progress, Sending};
-use crate::webhooks::receiver::{ATTEMPT_TIMEOUT, Answer, Receiver};
+use crate::webhooks::receiver::{Answer, Receiver};
 
-/// How often a sender that has nothing to send renews its lease, or looks whether another server has ended.
+/// How often a sender that has nothing to send looks whether it holds the checkpoint.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The most events that are decided at once.
-const EVENTS_AT_ONCE: usize = 4_000;
+const EVENTS_AT_ONCE: usize = 2_000;
 
 /// The least time from one decision to the next: under load, bodies are then full and checkpoints few.
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The age at which a lease is renewed, so that it outlasts one more attempt.
-const RENEW_AFTER: Duration = Duration::from_secs(3);
-
-const _: () = assert!(
-    RENEW_AFTER.as_secs() + ATTEMPT_TIMEOUT.as_secs() < CHECKPOINT_LEASE_SECONDS,
-    "another server could send during an attempt"
-);
+/// How long deliveries go on before the sender looks whether it still holds the checkpoint.
+const LOOK_AFTER: Duration = Duration::from_secs(3);
 
 /// Sends one webhook.
 pub(super) struct Sender {
@@ -49,7 +43,7 @@ pub(super) struct Sender {
     pub(super) receiver: Arc<Receiver>,
     /// The progress that is shown.
     pub(super) shown: Arc<Mutex<Progress>>,
-    pub(super) metrics: WebhookMetrics,
+    pub(super) attempts: Attempts,
 }
 
 /// A webhook during one turn, which holds its checkpoint.
@@ -57,7 +51,7 @@ struct Turn<'a> {
     sender: &'a Sender,
     webhook: Webhook,
     progress: Progress,
-    /// When the lease was taken or renewed.
+    /// When the checkpoint was last known to be held.
     held: Instant,
 }
 
@@ -215,7 +209,7 @@ impl Turn<'_> {
             if self.sender.webhook.has_changed().unwrap_or(true) {
                 break;
             }
-            if self.held.elapsed() > RENEW_AFTER && !self.save().await? {
+            if self.held.elapsed() > LOOK_AFTER && !self.save().await? {
                 return Ok(());
             }
             if let Some(Sending { since, .. }) = &mut self.progress.sending {
@@ -241,10 +235,10 @@ impl Turn<'_> {
     /// Notes the outcome of an attempt. Returns whether the delivery succeeded.
     fn note(&mut self, id: &str, end: EventCursor, outcome: anyhow::Result<Answer>) -> bool {
         let (name, progress) = (&self.webhook.name, &mut self.progress);
-        let metrics = &self.sender.metrics;
+        let attempts = &self.sender.attempts;
         let (message, retry_after) = match outcome {
             Ok(Answer { status, .. }) if status.is_success() => {
-                metrics.note(name, Outcome::Delivered);
+                attempts.delivered.inc();
                 if progress.failures > 0 {
                     log::info!("webhook {name}: delivery {id} succeeded after failures");
                 }
@@ -253,12 +247,13 @@ impl Turn<'_> {
             }
             Ok(Answer { status, retry_after, .. }) => {
                 let is_gone = status.as_u16() == 410;
-                metrics.note(name, if is_gone { Outcome::Gone } else { Outcome::Refused });
+                let attempts = if is_gone { &attempts.gone } else { &attempts.refused };
+                attempts.inc();
                 progress.gone = is_gone.then_some(self.webhook.times_resumed);
                 (format!("the receiver answered {status}"), retry_after)
             }
             Err(error) => {
-                metrics.note(name, Outcome::NoAnswer);
+                attempts.no_answer.inc();
                 (format!("{error:#}"), None)
             }
         };
@@ -274,7 +269,7 @@ impl Turn<'_> {
         false
     }
 
-    /// Saves the progress, and renews the lease. Returns whether this server still holds the checkpoint.
+    /// Saves the progress. Returns whether this server still holds the checkpoint.
     async fn save(&mut self) -> anyhow::Result<bool> {
         self.sender.show(&self.progress);
         let held = Instant::now();

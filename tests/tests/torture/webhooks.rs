@@ -1,0 +1,227 @@
+//! Kills of servers with webhooks, whose receivers fail all the time.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use plantd_tests::torture::{Report, chance, times};
+use plantd_tests::{
+    Client, DEADLINE, Delivery, Event, EventKind, Launch, NewPlant, Plants, all_events,
+    newest_cursor, revision_of, store_of, wait_until,
+};
+use test_postgres::{fresh_schema_name, shared};
+
+use crate::Ordeal;
+
+const CLIENTS: i64 = 12;
+
+const MOST_ROWS: usize = 64;
+
+const MAX_LOAD_MS: u64 = 400;
+
+/// One in so many deliveries fails, and one in so many connections ends the receiver.
+const FAILURES: u8 = 12;
+const RESTARTS: u8 = 8;
+
+/// For a failure after which the sender need not wait.
+const REFUSED: &str = "503 Service Unavailable\r\nRetry-After: 0";
+
+/// How a receiver fails.
+#[derive(Clone, Copy)]
+enum Failure {
+    /// Answers a status that is not 2xx.
+    Refuse,
+    /// Closes the connection without an answer.
+    Close,
+    /// Answers nothing until the sender gives up.
+    Stall,
+}
+
+/// What a receiver has stored. A failure of the receiver does not undo it.
+#[derive(Debug, Default)]
+struct Copy {
+    /// The events of each delivery, by its id, without the plants.
+    taken: HashMap<String, Vec<Event>>,
+    events: Vec<Event>,
+    plants: Plants,
+    repeats: u64,
+}
+
+/// A receiver of one webhook. Its threads end with the process.
+#[derive(Clone)]
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    secret: Arc<Mutex<String>>,
+    copy: Arc<Mutex<Copy>>,
+    /// Whether it fails.
+    fails: Arc<AtomicBool>,
+    failures: Arc<AtomicU64>,
+}
+
+impl Receiver {
+    /// Starts a receiver, and creates its webhook in this file.
+    pub(crate) fn start(name: &str, file: &Path, fails: bool, chance: &mut Rng) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let receiver = Self {
+            address: listener.local_addr().expect("a listener has an address"),
+            secret: Arc::default(),
+            copy: Arc::default(),
+            fails: Arc::new(AtomicBool::new(fails)),
+            failures: Arc::default(),
+        };
+        let url = format!("http://{}", receiver.address);
+        let create = ["webhook", "create", "--plants", "--name", name, "--url", &url, "--webhooks"];
+        let mut create = Launch::new().arguments(create).arguments([file]).spawn();
+        create.assert_exit_code(0);
+        *receiver.secret.lock().expect("no panic") = create.stdout().trim_end().to_owned();
+        let (accepting, chance) = (receiver.clone(), chance.fork());
+        thread::spawn(move || accepting.accept(listener, chance));
+        receiver
+    }
+
+    fn accept(&self, mut listener: TcpListener, mut chance: Rng) {
+        loop {
+            let (stream, _) = listener.accept().expect("a connection");
+            if self.fails(&mut chance, RESTARTS) {
+                drop((stream, listener));
+                thread::sleep(Duration::from_millis(chance.u64(..500)));
+                listener = TcpListener::bind(self.address).expect("its own port");
+                continue;
+            }
+            let (receiver, chance) = (self.clone(), chance.fork());
+            thread::spawn(move || receiver.receive(stream, chance));
+        }
+    }
+
+    fn fails(&self, chance: &mut Rng, one_in: u8) -> bool {
+        let fails = self.fails.load(Ordering::Relaxed) && chance.u8(..one_in) == 0;
+        self.failures.fetch_add(fails.into(), Ordering::Relaxed);
+        fails
+    }
+
+    /// Takes deliveries until the connection ends. What is wrong with them shows at the end, because the delivery is not
+    /// taken.
+    fn receive(&self, stream: TcpStream, mut chance: Rng) -> io::Result<()> {
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let mut stream = BufReader::new(stream);
+        while let Some(delivery) = Delivery::read(&mut stream)? {
+            let failure = self.fails(&mut chance, FAILURES).then(|| {
+                let failures = [Failure::Refuse, Failure::Close, Failure::Stall];
+                chance.choice(failures).expect("one of them")
+            });
+            // Before or after the delivery is stored.
+            if failure.is_none() || chance.bool() {
+                self.copy().take(&delivery, &self.secret.lock().expect("no panic"));
+            }
+            let status = match failure {
+                None => "204 No Content",
+                Some(Failure::Refuse) => REFUSED,
+                Some(Failure::Close) => return Ok(()),
+                Some(Failure::Stall) => return stream.fill_buf().map(drop),
+            };
+            let length = if failure.is_some() { "Content-Length: 0\r\n" } else { "" };
+            write!(stream.get_mut(), "HTTP/1.1 {status}\r\n{length}\r\n")?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self) -> MutexGuard<'_, Copy> {
+        self.copy.lock().expect("every delivery was right")
+    }
+
+    /// Waits until the newest event has arrived, and compares the copy with the store, and its events with the log.
+    #[track_caller]
+    fn assert_is_exact(&self, client: &Client, plants: &Plants, log: &[Event]) {
+        let newest = newest_cursor(client);
+        wait_until("a receiver to get the newest event", || {
+            self.copy().events.last().is_some_and(|event| event.cursor == newest)
+        });
+        let copy = self.copy();
+        assert!(copy.events.iter().map(|it| &it.cursor).eq(log.iter().map(|it| &it.cursor)));
+        assert_eq!(copy.plants, *plants);
+    }
+}
+
+impl Copy {
+    /// Stores the id of a delivery with its effect.
+    fn take(&mut self, delivery: &Delivery, secret: &str) {
+        let signatures = delivery.signatures();
+        assert!(signatures.iter().any(|it| delivery.is_signed(it, secret)), "{delivery:?}");
+        let events = delivery.events().unwrap_or_else(|| panic!("a loss: {delivery:?}"));
+        let without_plants = |event: &Event| Event { plant: None, ..event.clone() };
+        let told: Vec<Event> = events.iter().map(without_plants).collect();
+        if let Some(taken) = self.taken.get(delivery.id()) {
+            assert_eq!(*taken, told, "a repeat has other events");
+            self.repeats += 1;
+            return;
+        }
+        for event in events {
+            let last = self.events.last().map_or(0, |last| revision_of(&last.cursor));
+            assert!(last < revision_of(&event.cursor), "{event:?} came after revision {last}");
+            match (&event.kind, &event.plant) {
+                (EventKind::Deleted, _) => drop(self.plants.remove(&event.id)),
+                (_, Some((name, tag))) => {
+                    let plant = NewPlant::new(event.id, name, tag.as_deref());
+                    self.plants.insert(event.id, plant);
+                }
+                // A later event has the plant.
+                (_, None) => {}
+            }
+            self.events.push(without_plants(&event));
+        }
+        self.taken.insert(delivery.id().to_owned(), told);
+    }
+}
+
+/// Kills a server again and again, while its receivers fail. Returns the report.
+fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
+    let (mut chance, kills, receivers) = (chance(), times(5, 500), times(6, 16));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("webhooks.json");
+    let start = |number| Receiver::start(&format!("r{number}"), &file, true, &mut chance);
+    let receivers: Vec<Receiver> = (0..receivers).map(start).collect();
+    let launch = launch.environment("PLANTD_WEBHOOKS", &file);
+    let mut ordeal = Ordeal::begin(launch.clone(), CLIENTS, MOST_ROWS, chance);
+    for _ in 0..kills {
+        ordeal.load_and_kill(MAX_LOAD_MS);
+        ordeal.restart(launch.clone());
+    }
+    for receiver in &receivers {
+        receiver.fails.store(false, Ordering::Relaxed);
+    }
+    let client = ordeal.server.client();
+    let (plants, log) = (store_of(&client, "in the end"), all_events(&client, "limit=1000"));
+    for receiver in &receivers {
+        receiver.assert_is_exact(&client, &plants, &log);
+    }
+    let repeats: u64 = receivers.iter().map(|it| it.copy().repeats).sum();
+    let failures: u64 = receivers.iter().map(|it| it.failures.load(Ordering::Relaxed)).sum();
+    assert!(repeats > 0 && failures > 0, "{repeats} repeats, {failures} failures");
+    let (totals, count) = (ordeal.end(), receivers.len());
+    Report {
+        test: "webhooks",
+        promise: "Receivers of webhooks get every change, once and in order, whatever is killed",
+        disturbances: format!(
+            "{kills} kills of a server on {store}, and {failures} restarts, stalls and errors of its {count} receivers"
+        ),
+        losses: format!("0 of {} events at each receiver; {}", log.len(), totals.losses()),
+        details: format!("{repeats} repeats, all with the same events"),
+    }
+}
+
+#[test]
+fn receivers_get_every_change_of_a_store_on_disk_across_kills() {
+    kill_with_webhooks(Launch::new(), "disk").print();
+}
+
+#[test]
+fn receivers_get_every_change_of_a_store_in_postgresql_across_kills() {
+    let launch = Launch::new().postgres(shared().url(), &fresh_schema_name());
+    kill_with_webhooks(launch, "PostgreSQL").print();
+}
