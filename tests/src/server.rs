@@ -110,6 +110,11 @@ impl TestServer {
         self.process.stderr()
     }
 
+    /// A command that uses the folder and the store of the server.
+    pub fn command(&self, arguments: &[&str]) -> Launch {
+        with_store(Launch::new().arguments(arguments.iter().copied()), &self.data)
+    }
+
     /// A client that sends [`TOKEN`].
     #[track_caller]
     pub fn client(&self) -> Client {
@@ -180,14 +185,20 @@ impl TestServer {
 #[track_caller]
 fn start(launch: &Launch, data: &Path) -> (Process, ServerAddress, Duration) {
     launch.build();
-    let mut launch = launch.clone().data(data);
-    if is_on_postgres() && !launch.is_on_postgres() {
-        launch = launch.postgres(test_postgres::shared().url(), &schema_of(data));
-    }
+    let launch = with_store(launch.clone(), data);
     let begun = Instant::now();
     let mut process = launch.spawn();
     let address = process.server_address();
     (process, address, begun.elapsed())
+}
+
+/// The launch with this folder, and with the default store unless the launch has chosen one.
+fn with_store(launch: Launch, data: &Path) -> Launch {
+    let launch = launch.data(data);
+    if !is_on_postgres() || launch.is_on_postgres() {
+        return launch;
+    }
+    launch.postgres(test_postgres::shared().url(), &schema_of(data))
 }
 
 /// Whether PostgreSQL is the default store.

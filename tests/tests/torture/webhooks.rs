@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +13,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Client, DEADLINE, Delivery, Event, EventKind, Launch, NewPlant, Plants, all_events,
-    newest_cursor, revision_of, store_of, wait_until,
+    Client, DEADLINE, Delivery, Event, EventKind, Format, Launch, NewPlant, Plants, all_events,
+    newest_cursor, plants_in, revision_of, wait_until,
 };
 use test_postgres::{fresh_schema_name, shared};
 
@@ -48,9 +49,13 @@ enum Failure {
 struct Copy {
     /// The events of each delivery, by its id, without the plants.
     taken: HashMap<String, Vec<Event>>,
+    /// All events since the last loss.
     events: Vec<Event>,
     plants: Plants,
+    /// The newest revision.
+    revision: u64,
     repeats: u64,
+    losses: u64,
 }
 
 /// A receiver of one webhook. Its threads end with the process.
@@ -59,6 +64,8 @@ pub(crate) struct Receiver {
     address: SocketAddr,
     secret: Arc<Mutex<String>>,
     copy: Arc<Mutex<Copy>>,
+    /// Where it loads the plants from when events are lost; nothing may be lost without it.
+    store: Arc<Mutex<Option<Client>>>,
     /// Whether it fails.
     fails: Arc<AtomicBool>,
     failures: Arc<AtomicU64>,
@@ -72,6 +79,7 @@ impl Receiver {
             address: listener.local_addr().expect("a listener has an address"),
             secret: Arc::default(),
             copy: Arc::default(),
+            store: Arc::default(),
             fails: Arc::new(AtomicBool::new(fails)),
             failures: Arc::default(),
         };
@@ -117,7 +125,7 @@ impl Receiver {
             });
             // Before or after the delivery is stored.
             if failure.is_none() || chance.bool() {
-                self.copy().take(&delivery, &self.secret.lock().expect("no panic"));
+                self.take(&delivery);
             }
             let status = match failure {
                 None => "204 No Content",
@@ -131,29 +139,57 @@ impl Receiver {
         Ok(())
     }
 
+    fn take(&self, delivery: &Delivery) {
+        let signatures = delivery.signatures();
+        let secret = self.secret.lock().expect("no panic");
+        assert!(signatures.iter().any(|it| delivery.is_signed(it, &secret)), "{delivery:?}");
+        self.copy().take(delivery, || {
+            let store = self.store.lock().expect("no panic");
+            let store = store.as_ref().unwrap_or_else(|| panic!("a loss: {delivery:?}"));
+            plants_in(&store.export(Format::Ndjson))
+        });
+    }
+
+    /// Loads the plants from here if events are lost.
+    pub(crate) fn load_from(&self, store: Client) {
+        *self.store.lock().expect("no panic") = Some(store);
+    }
+
+    /// Waits until everything up to the newest change has arrived, and compares the plants. Returns how often events were
+    /// lost.
+    #[track_caller]
+    pub(crate) fn losses_of_exact_copy(&self, client: &Client) -> u64 {
+        let newest = revision_of(&newest_cursor(client));
+        wait_until("a receiver to get the newest change", || self.copy().revision == newest);
+        let copy = self.copy();
+        assert_eq!(copy.plants, plants_in(&client.export(Format::Ndjson)));
+        copy.losses
+    }
+
     fn copy(&self) -> MutexGuard<'_, Copy> {
         self.copy.lock().expect("every delivery was right")
     }
 
-    /// Waits until the newest event has arrived, and compares the copy with the store, and its events with the log.
+    /// Compares the copy with the store, and the events with the log.
     #[track_caller]
-    fn assert_is_exact(&self, client: &Client, plants: &Plants, log: &[Event]) {
-        let newest = newest_cursor(client);
-        wait_until("a receiver to get the newest event", || {
-            self.copy().events.last().is_some_and(|event| event.cursor == newest)
-        });
-        let copy = self.copy();
-        assert!(copy.events.iter().map(|it| &it.cursor).eq(log.iter().map(|it| &it.cursor)));
-        assert_eq!(copy.plants, *plants);
+    fn assert_is_exact(&self, client: &Client, log: &[Event]) {
+        assert_eq!(self.losses_of_exact_copy(client), 0);
+        assert!(self.copy().events == log, "the events that arrived are not those of the log");
     }
 }
 
 impl Copy {
-    /// Stores the id of a delivery with its effect.
-    fn take(&mut self, delivery: &Delivery, secret: &str) {
-        let signatures = delivery.signatures();
-        assert!(signatures.iter().any(|it| delivery.is_signed(it, secret)), "{delivery:?}");
-        let events = delivery.events().unwrap_or_else(|| panic!("a loss: {delivery:?}"));
+    /// Stores the id of a delivery with its effect. `load` reads all plants.
+    fn take(&mut self, delivery: &Delivery, load: impl FnOnce() -> Plants) {
+        let Some(events) = delivery.events() else {
+            let (_, data) = delivery.content();
+            if self.taken.insert(delivery.id().to_owned(), Vec::new()).is_none() {
+                (self.plants, self.losses) = (load(), self.losses + 1);
+                self.events.clear();
+                self.revision = revision_of(data["to"].as_str().expect("a cursor"));
+            }
+            return;
+        };
         let without_plants = |event: &Event| Event { plant: None, ..event.clone() };
         let told: Vec<Event> = events.iter().map(without_plants).collect();
         if let Some(taken) = self.taken.get(delivery.id()) {
@@ -162,8 +198,8 @@ impl Copy {
             return;
         }
         for event in events {
-            let last = self.events.last().map_or(0, |last| revision_of(&last.cursor));
-            assert!(last < revision_of(&event.cursor), "{event:?} came after revision {last}");
+            let last = mem::replace(&mut self.revision, revision_of(&event.cursor));
+            assert!(last < self.revision, "{event:?} came after revision {last}");
             match (&event.kind, &event.plant) {
                 (EventKind::Deleted, _) => drop(self.plants.remove(&event.id)),
                 (_, Some((name, tag))) => {
@@ -188,6 +224,12 @@ fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
     let receivers: Vec<Receiver> = (0..receivers).map(start).collect();
     let launch = launch.environment("PLANTD_WEBHOOKS", &file);
     let mut ordeal = Ordeal::begin(launch.clone(), CLIENTS, MOST_ROWS, chance);
+    // A webhook that begins after the first change would begin with a loss.
+    let client = ordeal.server.client();
+    wait_until("all webhooks to have begun", || {
+        let webhooks = client.get("/webhooks").json()["webhooks"].take();
+        webhooks.as_array().expect("a list").iter().all(|webhook| webhook["lag_seconds"] == 0)
+    });
     for _ in 0..kills {
         ordeal.load_and_kill(MAX_LOAD_MS);
         ordeal.restart(launch.clone());
@@ -196,9 +238,9 @@ fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
         receiver.fails.store(false, Ordering::Relaxed);
     }
     let client = ordeal.server.client();
-    let (plants, log) = (store_of(&client, "in the end"), all_events(&client, "limit=1000"));
+    let log = all_events(&client, "limit=1000");
     for receiver in &receivers {
-        receiver.assert_is_exact(&client, &plants, &log);
+        receiver.assert_is_exact(&client, &log);
     }
     let repeats: u64 = receivers.iter().map(|it| it.copy().repeats).sum();
     let failures: u64 = receivers.iter().map(|it| it.failures.load(Ordering::Relaxed)).sum();

@@ -112,7 +112,9 @@ fn measure(
     }
     serve(plantd, 1, folder, |programs: &[Program]| {
         let created = AtomicU64::new(0);
-        Load { duration: WARM_UP, ..*load }.run(programs, &created).context("the warm-up failed")?;
+        Load { duration: WARM_UP, ..*load }
+            .run(programs, &created)
+            .context("the warm-up failed")?;
         let warmed_up = receivers.received().len();
         let creates = load.run(programs, &created)?;
         let all = created.load(Ordering::Relaxed) * webhooks as u64;

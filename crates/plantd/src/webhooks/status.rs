@@ -21,6 +21,7 @@ pub(super) fn status(webhook: &Webhook, progress: &Progress) -> WebhookStatus {
     } else {
         WebhookState::Sending
     };
+    let has_lag = progress.cursor.is_some() && !webhook.is_paused;
     let last_error = progress
         .last_error
         .as_ref()
@@ -32,7 +33,7 @@ pub(super) fn status(webhook: &Webhook, progress: &Progress) -> WebhookStatus {
         plants: webhook.plants,
         state,
         last_success: progress.last_success.map(Timestamp::into),
-        lag_seconds: (!webhook.is_paused).then(|| progress.lag().as_secs()),
+        lag_seconds: has_lag.then(|| progress.lag().as_secs()),
         last_error,
     }
 }

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use plantd_tests::torture::{Report, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{Client, all_events, assert_cursor_refused, newest_cursor, wait_until};
 use test_postgres::{Cluster, fresh_schema_name};
 
 use super::failover::both;
 use super::replica::Replica;
+use crate::webhooks::Receiver;
 
 /// How many plants of each round the standby has.
 const KEPT: i64 = 5;
@@ -34,6 +35,9 @@ fn a_cursor_of_changes_that_a_failover_has_lost_is_refused() {
     let (schema, mut refused) = (fresh_schema_name(), 0);
     let mut primary = Cluster::start();
     let mut replica = Replica::start(&primary.tcp_url(), &schema);
+    let webhooks = replica.server.data().join("webhooks.json");
+    let receiver = Receiver::start("copy", &webhooks, false, &mut chance());
+    receiver.load_from(replica.client());
     for round in 0..i64::from(failovers) {
         let first = round * (KEPT + LOST + LATER);
         let (lost, later) = (first + KEPT, first + KEPT + LOST);
@@ -50,6 +54,8 @@ fn a_cursor_of_changes_that_a_failover_has_lost_is_refused() {
         let kept = before.last().expect("the standby has plants");
         let events = all_events(&replica.client(), &format!("after={kept}"));
         assert_eq!(events.len(), after.len(), "the events that are lost were shown");
+        receiver.load_from(replica.client());
+        let losses = receiver.losses_of_exact_copy(&replica.client());
         primary.kill();
         standby.start_again();
         standby.promote();
@@ -65,6 +71,7 @@ fn a_cursor_of_changes_that_a_failover_has_lost_is_refused() {
         let events = all_events(&client, &format!("after={begin}"));
         let ids = events.iter().map(|event| event.id);
         assert!(ids.eq(later..later + LATER), "a new cursor goes on");
+        assert_eq!(receiver.losses_of_exact_copy(&client), losses + 1);
         primary = standby;
     }
     Report {
@@ -72,7 +79,7 @@ fn a_cursor_of_changes_that_a_failover_has_lost_is_refused() {
         promise: "After a failover that has lost changes, no follower goes on as if nothing had happened",
         disturbances: format!("{failovers} primaries killed and standbys promoted that lacked changes"),
         losses: format!("0 of {refused} cursors of lost changes were taken"),
-        details: "each was refused with 410 Gone, also after other changes".to_owned(),
+        details: "each was refused with 410 Gone, also after other changes; the receiver of a webhook was told each time".to_owned(),
     }
     .print();
 }
