@@ -16,9 +16,10 @@ from urllib.request import Request, urlopen
 from standardwebhooks import Webhook, WebhookVerificationError
 
 WEBHOOK = Webhook(os.environ["WEBHOOK_SECRET"])
-DATABASE = os.environ["DATABASE"]
+DATABASE = os.environ.get("DATABASE", "copy.db")
+PORT = int(os.environ.get("PORT", "8090"))
 EXPORT = Request(
-    f"{os.environ['PLANTS_URL']}/plants/export",
+    os.environ.get("PLANTS_URL", "http://127.0.0.1:8080") + "/plants/export",
     headers={"Authorization": f"Bearer {os.environ['PLANTS_TOKEN']}"},
 )
 
@@ -110,6 +111,6 @@ class Receiver(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     with closing(sqlite3.connect(DATABASE)) as database:
         database.executescript(SCHEMA)
-    with ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Receiver) as server:
+    with ThreadingHTTPServer(("127.0.0.1", PORT), Receiver) as server:
         print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()

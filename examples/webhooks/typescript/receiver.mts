@@ -20,17 +20,17 @@ const BODY_MAX_BYTES = 65_536;
 // The newest id stays for as long as the store may repeat it, because only the next delivery removes old ids.
 const REMEMBERED_SECONDS = 3600;
 
-function setting(name: string): string {
-  const value = process.env[name];
+function setting(name: string, otherwise?: string): string {
+  const value = process.env[name] ?? otherwise;
   if (value === undefined) throw new Error(`set ${name}`);
   return value;
 }
 
 const webhook = new Webhook(setting("WEBHOOK_SECRET"));
-const exportUrl = `${setting("PLANTS_URL")}/plants/export`;
+const exportUrl = `${setting("PLANTS_URL", "http://127.0.0.1:8080")}/plants/export`;
 const authorization = { Authorization: `Bearer ${setting("PLANTS_TOKEN")}` };
 
-const database = new Database(setting("DATABASE"));
+const database = new Database(setting("DATABASE", "copy.db"));
 database.exec(`
   CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT);
   CREATE TABLE IF NOT EXISTS deliveries (id TEXT PRIMARY KEY, seen_at INTEGER NOT NULL);
@@ -104,6 +104,6 @@ const server = createServer(async (request, response) => {
   }
   response.end();
 });
-server.listen(Number(setting("PORT")), "127.0.0.1", () => {
+server.listen(Number(setting("PORT", "8090")), "127.0.0.1", () => {
   console.log(`listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 });
