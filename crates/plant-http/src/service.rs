@@ -17,7 +17,7 @@ use crate::access::gate::Gate;
 use crate::access::tokens::Tokens;
 use crate::answers::AnswerMemory;
 use crate::handlers::events::followers::{DEFAULT_MAX_FOLLOWERS, Followers};
-use crate::handlers::webhooks::{WebhookStatus, Webhooks};
+use crate::handlers::webhooks::WebhookStatuses;
 use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
@@ -38,7 +38,7 @@ pub struct PlantService {
     cors_origins: Vec<CorsOrigin>,
     draining: Arc<Draining>,
     followers: Arc<Followers>,
-    webhooks: Webhooks,
+    webhooks: WebhookStatuses,
     answer_memory: Arc<AnswerMemory>,
     metrics: Metrics,
 }
@@ -74,12 +74,9 @@ impl PlantService {
     }
 
     /// The same service, which shows these webhooks at `GET /webhooks` to tokens with the scope `write`. Each request calls
-    /// the function, which must not block. [`current_events`](crate::current_events) is for the program that sends them.
+    /// the function, which must not block.
     #[must_use]
-    pub fn with_webhooks(
-        self,
-        webhooks: Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>,
-    ) -> Self {
+    pub fn with_webhooks(self, webhooks: WebhookStatuses) -> Self {
         Self { webhooks, ..self }
     }
 

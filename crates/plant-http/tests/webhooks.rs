@@ -9,7 +9,7 @@ use actix_web::test::{TestRequest, call_service, init_service, read_body_json};
 use plant_domain::{NewPlant, Plant, PlantId};
 use plant_http::{
     PlantService, Scope, ShownEvent, Token, TokenName, TokenRecord, Tokens, WebhookError,
-    WebhookState, WebhookStatus, current_events,
+    WebhookState, WebhookStatus, events_with_unchanged_plants,
 };
 use plant_store::{
     EventKind, EventsAfter, PlantRepository, Preconditions, SledConfig, SledRepository,
@@ -94,7 +94,7 @@ async fn only_a_token_that_may_write_sees_the_webhooks_of_the_program() {
 /// All events of a store as a webhook with plants sends them.
 async fn shown(repository: &SledRepository) -> Vec<ShownEvent> {
     let page = repository.events(EventsAfter::Oldest, 100).await.expect("they are read");
-    current_events(repository, page.events, true).await.expect("they are shown")
+    events_with_unchanged_plants(repository, page.events, true).await.expect("they are shown")
 }
 
 fn plants(events: &[ShownEvent]) -> Vec<Option<&str>> {
@@ -120,7 +120,9 @@ async fn an_event_that_is_shown_again_never_grows() {
 
     let page = repository.events(EventsAfter::Oldest, 100).await.expect("they are read");
     put("c").await;
-    let without = current_events(&*repository, page.events, false).await.expect("they are shown");
+    let without = events_with_unchanged_plants(&*repository, page.events, false)
+        .await
+        .expect("they are shown");
     assert_eq!(plants(&without), [None; 4]);
     let json = serde_json::to_value(&without[0]).expect("it is JSON");
     let members: Vec<&String> = json.as_object().expect("an object").keys().collect();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use plant_store::Checkpoint;
 use tokio::sync::Mutex;
 use tokio_postgres::types::ToSql;
@@ -20,17 +21,17 @@ const KEEP_ALIVE: &str = "\
 /// `$1`: the holder.
 const LOCK_HOLDER: &str = "SELECT pg_advisory_lock($1)";
 
-/// `$1`: the name; `$2`: who wants to hold it. Takes a row whose holder has lost its lock. Returns whether the name is held,
-/// and the content.
-const HOLD: &str = "\
-    WITH taken AS ( \
-      INSERT INTO SCHEMA.checkpoints AS checkpoint (name, holder, content) VALUES ($1, $2, '') \
-      ON CONFLICT (name) DO UPDATE SET holder = excluded.holder \
-      WHERE checkpoint.holder <> excluded.holder AND pg_try_advisory_xact_lock(checkpoint.holder) \
-      RETURNING content) \
-    SELECT true, content FROM taken \
-    UNION ALL SELECT holder = $2, content FROM SCHEMA.checkpoints \
-    WHERE name = $1 AND NOT EXISTS (SELECT FROM taken)";
+/// `$1`: the name; `$2`: who wants to hold it. Returns whether the name is held, the content, and whether the holder has lost
+/// its lock. Writes nothing.
+const FIND: &str = "\
+    SELECT holder = $2, content, holder <> $2 AND pg_try_advisory_xact_lock(holder) \
+    FROM SCHEMA.checkpoints WHERE name = $1";
+
+/// `$1` and `$2`: as in [`FIND`]. Inserts the row, or takes it if the holder has lost its lock.
+const TAKE: &str = "\
+    INSERT INTO SCHEMA.checkpoints AS checkpoint (name, holder, content) VALUES ($1, $2, '') \
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder \
+    WHERE checkpoint.holder <> excluded.holder AND pg_try_advisory_xact_lock(checkpoint.holder)";
 
 /// `$1`: the name; `$2`: the holder; `$3`: the content.
 const SAVE: &str =
@@ -44,7 +45,6 @@ const READ: &str = "SELECT name, content FROM SCHEMA.checkpoints";
 /// The checkpoints, with this program as the holder of names.
 #[derive(Clone, Debug)]
 pub(super) struct CheckpointTable {
-    reader: PostgresReader,
     /// A random number that stands for this program.
     holder: i64,
     sessions: Sessions,
@@ -53,8 +53,8 @@ pub(super) struct CheckpointTable {
 }
 
 impl CheckpointTable {
-    pub(super) fn new(reader: PostgresReader, sessions: Sessions) -> Self {
-        Self { reader, holder: fastrand::i64(..), sessions, locked: Arc::default() }
+    pub(super) fn new(sessions: Sessions) -> Self {
+        Self { holder: fastrand::i64(..), sessions, locked: Arc::default() }
     }
 
     pub(super) async fn hold(&self, name: &str) -> anyhow::Result<Checkpoint> {
@@ -82,23 +82,33 @@ impl CheckpointTable {
             session.rows(KEEP_ALIVE, &[]).await?;
             session.rows(LOCK_HOLDER, &[&self.holder]).await?;
         }
+        let parameters: [&(dyn ToSql + Sync); 2] = [&name, &self.holder];
         loop {
-            let rows = session.rows(HOLD, &[&name, &self.holder]).await?;
-            // The statement sees no row that another program inserts meanwhile, but the next one does.
-            if let Some(row) = rows.first() {
-                return Ok(Checkpoint { is_held: row.try_get(0)?, content: row.try_get(1)? });
+            let rows = session.rows(FIND, &parameters).await?;
+            let (is_held, content, is_free) = match rows.first() {
+                Some(row) => (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?),
+                None => (false, Vec::new(), true),
+            };
+            if !is_free {
+                return Ok(Checkpoint { is_held, content });
             }
+            // Another program may do so first.
+            session.rows(TAKE, &parameters).await?;
         }
     }
 
+    /// If this fails, the outcome is unknown, and the next [`Self::hold`] shows it.
     pub(super) async fn save(&self, name: &str, content: Vec<u8>) -> anyhow::Result<bool> {
         let parameters: [&(dyn ToSql + Sync); 3] = [&name, &self.holder, &content];
-        Ok(!self.reader.rows("a checkpoint", SAVE, &parameters).await?.is_empty())
+        let session = self.sessions.get().await?;
+        let saved = session.rows(SAVE, &parameters).await.context("cannot save a checkpoint")?;
+        Ok(!saved.is_empty())
     }
 
     pub(super) async fn retain(&self, names: &[String]) -> anyhow::Result<()> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&names, &self.holder];
-        self.reader.rows("checkpoints", RETAIN, &parameters).await.map(drop)
+        let session = self.sessions.get().await?;
+        Ok(session.rows(RETAIN, &parameters).await.map(drop)?)
     }
 }
 

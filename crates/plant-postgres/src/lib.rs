@@ -244,7 +244,7 @@ impl PostgresRepository {
         let most_snapshots = reading_sessions / 2;
         let snapshots = Arc::new(Semaphore::new(most_snapshots));
         let name_indexes = KnownNameIndexes::default();
-        let checkpoints = CheckpointTable::new(reader.clone(), writer.sessions.clone());
+        let checkpoints = CheckpointTable::new(writer.sessions.clone());
         Ok(Self {
             queue,
             reads,

@@ -53,6 +53,7 @@ const MAKE_TABLES: &str = "\
     INSERT INTO SCHEMA.log VALUES (1, 0, 0, NULL, 0, STORE_ID) ON CONFLICT (id) DO NOTHING; \
     CREATE SEQUENCE IF NOT EXISTS SCHEMA.event_blocks";
 
+/// The low fill factor leaves room to update rows in place, which a busy webhook does twenty times a second.
 const MAKE_CHECKPOINTS: &str = "\
     CREATE TABLE SCHEMA.checkpoints (name text PRIMARY KEY, holder bigint NOT NULL, content bytea NOT NULL) \
       WITH (fillfactor = 10)";

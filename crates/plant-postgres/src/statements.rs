@@ -35,7 +35,7 @@ pub(super) const fn kind_number(kind: EventKind) -> i16 {
 
 /// The kind of event with a number in the table.
 pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
-    [EventKind::Created, EventKind::Updated, EventKind::Deleted]
+    EventKind::ALL
         .into_iter()
         .find(|kind| kind_number(*kind) == number)
         .with_context(|| format!("an event is of kind {number}, which is unknown"))

@@ -54,6 +54,21 @@ pub enum EventKind {
     Deleted,
 }
 
+impl EventKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
+
+    /// The name of the kind, as clients see it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
 /// The position of a reader in a log of events, after all events up to a revision. As text: the revision in decimal,
 /// then the log in hexadecimal, such as `2048-9f3a1c`. Clients do not interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -15,9 +15,9 @@ use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::{self, StoreUnderTest, model};
 use plant_store::write::Write;
 use plant_store::{
-    BATCH_MAX_WRITES, Batch, BatchError, EventRetention, OnConflict, OpenError, PAGE_MAX_WORK,
-    PagePlace, PageRequest, PlantRepository, Preconditions, SledConfig, SledInspection,
-    SledRepository, StoreError,
+    BATCH_MAX_WRITES, Batch, BatchError, Checkpoints as _, EventRetention, OnConflict, OpenError,
+    PAGE_MAX_WORK, PagePlace, PageRequest, PlantRepository, Preconditions, SledConfig,
+    SledInspection, SledRepository, StoreError,
 };
 use proptest::prelude::ProptestConfig;
 use proptest::proptest;
@@ -625,4 +625,68 @@ async fn a_verification_lists_exactly_what_disagrees() {
     }
     edit(folder.directory(), |content| *content = whole);
     folder.assert_sound();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_is_on_disk_when_its_save_returns_however_many_are_saved_at_once() {
+    const NAMES: u8 = 16;
+    const ROUNDS: u8 = 20;
+    let folder = Folder::new();
+    conformance::check_checkpoints(async || folder.try_open().expect("opens")).await;
+    let repository = Arc::new(folder.try_open().expect("opens"));
+    let save = |name: u8| {
+        let (repository, directory) = (Arc::clone(&repository), folder.directory().to_owned());
+        async move {
+            let name = name.to_string();
+            assert!(repository.hold(&name).await.expect("reads").is_held);
+            for round in 0..=ROUNDS {
+                assert!(repository.save(&name, vec![round]).await.expect("saves"));
+                let on_disk = SledRepository::read_checkpoints(&directory).expect("reads");
+                assert_eq!(on_disk[&name], [round]);
+            }
+        }
+    };
+    (0..NAMES).map(save).collect::<JoinSet<_>>().join_all().await;
+    let copy = killed_copy(&folder);
+    let killed = copy.try_open().expect("opens");
+    for name in 0..NAMES {
+        assert_eq!(killed.hold(&name.to_string()).await.expect("reads").content, [ROUNDS]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_could_not_be_saved_is_not_shown_until_it_is_on_disk() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    repository.hold("shop").await.expect("reads");
+    let in_the_way = folder.directory().join("checkpoints.new");
+    fs::create_dir(&in_the_way).expect("a folder");
+    repository.save("shop", vec![1]).await.expect_err("it cannot be written");
+    repository.hold("shop").await.expect_err("it is not on disk");
+    fs::remove_dir(&in_the_way).expect("removes");
+    let shown = repository.hold("shop").await.expect("reads").content;
+    let on_disk = SledRepository::read_checkpoints(folder.directory()).expect("reads");
+    assert_eq!((shown, &on_disk["shop"]), (vec![1], &vec![1]));
+}
+
+#[tokio::test]
+async fn a_damaged_file_of_checkpoints_is_refused_by_its_name() {
+    let folder = Folder::new();
+    let repository = folder.try_open().expect("opens");
+    repository.hold("shop").await.expect("reads");
+    assert!(repository.save("shop", vec![7; 100]).await.expect("saves"));
+    drop(repository);
+    let file = folder.directory().join("checkpoints");
+    let whole = fs::read(&file).expect("reads");
+    for place in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x10;
+        for damaged in [&damaged, &whole[..place]] {
+            fs::write(&file, damaged).expect("writes");
+            folder.assert_refused(&format!("{} cannot be used", file.display()));
+        }
+    }
+    fs::write(&file, whole).expect("writes");
+    let repository = folder.try_open().expect("opens");
+    assert_eq!(repository.hold("shop").await.expect("reads").content, [7; 100]);
 }

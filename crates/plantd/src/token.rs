@@ -175,7 +175,7 @@ fn table(tokens: &[TokenRecord]) -> String {
 fn revoke(options: TokenRevokeOptions) -> Result<(), Stop> {
     let name = token_name(options.name).map_err(Stop::Usage)?;
     let path = options.data.tokens_path();
-    if TokensFile::load(&path).map_err(Stop::of_file)?.is_none() {
+    if TokensFile::read_bytes(&path).map_err(Stop::of_file)?.is_none() {
         return Err(no_tokens_file(&path));
     }
     let revoked: Vec<TokenRecord> = TokensFile::edit(&path, |file| {

@@ -1,6 +1,7 @@
 //! PostgreSQL as the store: the repository alone, and the program with its plants there.
 
 mod batches;
+mod checkpoints;
 mod events;
 mod harmed_tables;
 mod history;

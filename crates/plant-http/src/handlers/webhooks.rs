@@ -13,7 +13,7 @@ use crate::extract::query::NoQuery;
 use crate::handlers::events::shown_event::as_time;
 
 /// What describes the webhooks at the moment of a call.
-pub(crate) type Webhooks = Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>;
+pub type WebhookStatuses = Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>;
 
 /// A webhook without its secrets, for clients that may write.
 #[derive(Clone, Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct WebhookStatus {
     pub name: String,
     /// Scheme, host and port of the receiver, because the path of a URL may hold a secret.
     pub origin: String,
-    /// The events that are sent.
+    /// The kinds of events that are sent.
     pub kinds: Vec<EventKind>,
     /// Whether events are sent with their plants.
     pub plants: bool,
@@ -31,7 +31,8 @@ pub struct WebhookStatus {
     /// When the receiver last accepted a delivery.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_of_success")]
     pub last_success: Option<SystemTime>,
-    /// For how long the oldest event that the receiver lacks has been waiting; 0 if it lacks none.
+    /// For how long the oldest event that the receiver lacks has been waiting; 0 if it lacks none, `None` before the webhook has
+    /// begun and while it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<u64>,
     /// What went wrong last, if anything did.
@@ -42,6 +43,7 @@ pub struct WebhookStatus {
 /// Whether a webhook sends events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum WebhookState {
     /// Events are sent as they happen.
     Sending,
@@ -82,7 +84,7 @@ struct WebhookList {
 }
 
 /// `GET /webhooks`.
-pub(crate) async fn list(webhooks: Data<Webhooks>, _: Head<NoQuery>) -> HttpResponse {
+pub(crate) async fn list(webhooks: Data<WebhookStatuses>, _: Head<NoQuery>) -> HttpResponse {
     HttpResponse::Ok().json(WebhookList { webhooks: webhooks() })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`check`] tests what needs concurrency, many plants, edge cases or a canceled caller. [`model`] runs random writes,
 //! batches, imports, reopens and kills on the repository and on a model, and compares outcomes, revisions, events,
-//! histories and pages after each. A repository that passes both fulfills the contract.
+//! histories and pages after each. A repository that passes both fulfills the contract. [`check_checkpoints`] tests
+//! [`Checkpoints`](crate::Checkpoints).
 //! [`readers_never_see_a_part_of_a_batch`] is a claim of [`check`] that can run for longer. [`damage`] changes a
 //! database on disk behind its back, and [`write_next_version`] makes the process write the next version of records.
 //!
@@ -36,6 +37,7 @@
 //! ```
 
 mod batches;
+mod checkpoints;
 pub mod model;
 mod moments;
 mod pages;
@@ -52,6 +54,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
+pub use self::checkpoints::check_checkpoints;
 pub use self::moments::readers_never_see_a_part_of_a_batch;
 pub use self::store_under_test::StoreUnderTest;
 /// Makes this process write the next version of records, or this version again.

@@ -38,36 +38,56 @@ struct Numbered {
     number: u64,
 }
 
+impl Numbered {
+    /// Counts a change. Returns the number of the contents with it.
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
 impl CheckpointFile {
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let contents = Arc::new(Mutex::new(Numbered { contents: read(directory)?, number: 0 }));
         Ok(Self { directory: directory.to_owned(), contents, written: Arc::default() })
     }
 
-    pub(super) fn get(&self, name: &str) -> Vec<u8> {
-        self.contents().contents.get(name).cloned().unwrap_or_default()
+    /// The bytes of a name, which from now on may be changed. After a write that failed, memory is ahead of the disk, so the
+    /// write is repeated first.
+    pub(super) async fn hold(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let number = self.contents().number;
+        self.write_up_to(number).await?;
+        Ok(self.contents().contents.entry(name.to_owned()).or_default().clone())
     }
 
-    pub(super) async fn insert(&self, name: &str, content: Vec<u8>) -> anyhow::Result<()> {
-        self.change(|contents| drop(contents.insert(name.to_owned(), content))).await
-    }
-
-    /// Removes the other names.
-    pub(super) async fn retain(&self, names: &[String]) -> anyhow::Result<()> {
-        if self.contents().contents.keys().all(|name| names.contains(name)) {
-            return Ok(());
-        }
-        self.change(|contents| contents.retain(|name, _| names.contains(name))).await
-    }
-
-    /// Changes the checkpoints, and waits until the change is on disk. If it cannot be written, a later write includes it.
-    async fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
+    /// Changes the bytes of a name. Returns false if the name was never held, or is forgotten.
+    pub(super) async fn save(&self, name: &str, content: Vec<u8>) -> anyhow::Result<bool> {
         let number = {
             let mut numbered = self.contents();
-            change(&mut numbered.contents);
-            numbered.number += 1;
-            numbered.number
+            let Some(saved) = numbered.contents.get_mut(name) else { return Ok(false) };
+            *saved = content;
+            numbered.next()
         };
+        self.write_up_to(number).await?;
+        Ok(true)
+    }
+
+    /// Forgets the other names.
+    pub(super) async fn retain(&self, names: &[String]) -> anyhow::Result<()> {
+        let number = {
+            let mut numbered = self.contents();
+            let before = numbered.contents.len();
+            numbered.contents.retain(|name, _| names.contains(name));
+            if numbered.contents.len() == before {
+                return Ok(());
+            }
+            numbered.next()
+        };
+        self.write_up_to(number).await
+    }
+
+    /// Waits until the contents with this number, or newer ones, are on disk.
+    async fn write_up_to(&self, number: u64) -> anyhow::Result<()> {
         let mut written = Arc::clone(&self.written).lock_owned().await;
         if *written >= number {
             return Ok(());
@@ -101,7 +121,7 @@ pub(super) fn read(directory: &Path) -> anyhow::Result<Contents> {
     let decoded = SEAL.open(&bytes).and_then(|content| FORMAT.decode(content));
     decoded.with_context(|| {
         format!(
-            "{} cannot be used; without this file, webhooks report that they may have lost events",
+            "{} cannot be used; move it away: then each webhook reports that events are lost",
             path.display()
         )
     })

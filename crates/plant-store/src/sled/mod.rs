@@ -466,12 +466,12 @@ impl PlantRepository for SledRepository {
 #[async_trait]
 impl Checkpoints for SledRepository {
     async fn hold(&self, name: &str) -> Result<Checkpoint, StoreError> {
-        Ok(Checkpoint { is_held: true, content: self.checkpoints.get(name) })
+        let content = self.checkpoints.hold(name).await.map_err(StoreFailure::new)?;
+        Ok(Checkpoint { is_held: true, content })
     }
 
     async fn save(&self, name: &str, content: Vec<u8>) -> Result<bool, StoreError> {
-        self.checkpoints.insert(name, content).await.map_err(StoreFailure::new)?;
-        Ok(true)
+        Ok(self.checkpoints.save(name, content).await.map_err(StoreFailure::new)?)
     }
 
     async fn retain(&self, names: Vec<String>) -> Result<(), StoreError> {

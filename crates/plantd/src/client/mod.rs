@@ -5,5 +5,5 @@ pub(crate) mod connection_problem;
 pub(crate) mod health;
 pub(crate) mod plant_pages;
 pub(crate) mod remote;
-mod server_url;
+pub(crate) mod server_url;
 mod unix_transport;

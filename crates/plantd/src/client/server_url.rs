@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{anyhow, ensure};
-use url::{ParseError, Url};
+use url::{ParseError, SyntaxViolation, Url};
 
 use crate::files::unix_socket::{self, UNIX_PREFIX};
 
@@ -35,8 +35,6 @@ impl ServerUrl {
     }
 }
 
-/// Parses as the URL Standard does, and refuses what that standard only repairs, such as a backslash: nothing is sent to a
-/// place that was not meant.
 impl FromStr for ServerUrl {
     type Err = anyhow::Error;
 
@@ -45,14 +43,7 @@ impl FromStr for ServerUrl {
             unix_socket::check_path(path.as_ref()).map_err(|cause| anyhow!("{cause}; {ADVICE}"))?;
             return Ok(Self { base: URL_OVER_UNIX_SOCKET.to_owned(), socket: Some(path.into()) });
         }
-        let repaired = Cell::new(None);
-        let url = Url::options()
-            .syntax_violation_callback(Some(&|violation| repaired.set(Some(violation))))
-            .parse(text)
-            .map_err(|cause| match cause {
-                ParseError::RelativeUrlWithoutBase => anyhow!("the scheme is missing; {ADVICE}"),
-                _ => anyhow!("{cause}; {ADVICE}"),
-            })?;
+        let url = parse_strictly(text).map_err(|cause| anyhow!("{cause}; {ADVICE}"))?;
         ensure!(
             matches!(url.scheme(), "http" | "https"),
             "the scheme is neither http nor https; {ADVICE}"
@@ -63,22 +54,43 @@ impl FromStr for ServerUrl {
             url.query().is_none() && url.fragment().is_none(),
             "the URL must end with a host or a path; leave out the query and the fragment"
         );
-        if let Some(violation) = repaired.take() {
-            return Err(anyhow!("{violation}; {ADVICE}"));
-        }
-        // An empty port stands for the default one, but here a variable in a script may have been empty.
-        let authority = text.split('/').nth(2).unwrap_or_default();
-        let is_port = url.port() != Some(0) && !authority.ends_with(':');
-        ensure!(is_port, "a port is a number from 1 to 65535; {ADVICE}");
-        // An address in another form, such as 010.0.0.1, is not the one that it seems to be.
-        let (written, host) = (authority.to_ascii_lowercase(), url.host_str().unwrap_or_default());
-        let after_host = written.strip_prefix(host);
-        let is_host = after_host.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
-        // The forms of an IPv6 address mean one address.
-        let is_host = is_host || written.starts_with('[');
-        ensure!(is_host, "the host is {host}, so write it that way; {ADVICE}");
         Ok(Self { base: url.as_str().trim_end_matches('/').to_owned(), socket: None })
     }
+}
+
+/// Parses as the URL Standard does, and refuses what that standard only repairs, such as a backslash: nothing is sent to a
+/// place that was not meant. Accepts a user and a password.
+pub(crate) fn parse_strictly(text: &str) -> anyhow::Result<Url> {
+    let repaired = Cell::new(None);
+    let note = |violation| {
+        if violation != SyntaxViolation::EmbeddedCredentials {
+            repaired.set(Some(violation));
+        }
+    };
+    let url =
+        Url::options().syntax_violation_callback(Some(&note)).parse(text).map_err(|cause| {
+            match cause {
+                ParseError::RelativeUrlWithoutBase => anyhow!("the scheme is missing"),
+                cause => cause.into(),
+            }
+        })?;
+    if let Some(violation) = repaired.take() {
+        return Err(anyhow!("{violation}"));
+    }
+    // An empty port stands for the default one, but here a variable in a script may have been empty.
+    let authority = text.split('/').nth(2).unwrap_or_default();
+    let is_port = url.port() != Some(0) && !authority.ends_with(':');
+    ensure!(is_port, "a port is a number from 1 to 65535");
+    // An address in another form, such as 010.0.0.1, is not the one that it seems to be.
+    let host = url.host_str().unwrap_or_default();
+    let written = authority.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
+    let after_host = written.strip_prefix(host);
+    let is_host =
+        after_host.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '?', '#']));
+    // The forms of an IPv6 address mean one address.
+    let is_host = is_host || written.starts_with('[');
+    ensure!(is_host, "the host is {host}, so write it that way");
+    Ok(url)
 }
 
 impl fmt::Display for ServerUrl {

@@ -23,7 +23,7 @@ pub(crate) trait JsonFile: Default + Serialize + DeserializeOwned {
     fn check(&self) -> anyhow::Result<()>;
 
     /// The bytes of the file; `None` if there is none. Fails as [`PrivateFile::read`], and when other users have permissions.
-    fn load(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    fn read_bytes(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(file) = PrivateFile::read(path, Self::FLAG)? else { return Ok(None) };
         ensure!(
             !file.is_open_to(MODE_OF_OTHERS),
@@ -43,7 +43,7 @@ pub(crate) trait JsonFile: Default + Serialize + DeserializeOwned {
 
     /// Reads and parses the file; `None` if there is none.
     fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let Some(bytes) = Self::load(path)? else { return Ok(None) };
+        let Some(bytes) = Self::read_bytes(path)? else { return Ok(None) };
         Self::parse(&bytes).map(Some).with_context(|| path.display().to_string())
     }
 
@@ -54,7 +54,7 @@ pub(crate) trait JsonFile: Default + Serialize + DeserializeOwned {
         change: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let _lock = private_file::lock(path)?;
-        let mut file = match Self::load(path)? {
+        let mut file = match Self::read_bytes(path)? {
             None => Self::default(),
             Some(bytes) => parse_unchecked(&bytes).with_context(|| path.display().to_string())?,
         };

@@ -44,8 +44,9 @@ use crate::files::tokens_file::TokensFile;
 use crate::log_line::LogFormat;
 use crate::option_value::{duration, whole_number};
 use crate::store::postgres::{self, PostgresServeOptions};
+use crate::webhooks::Webhooks;
 use crate::webhooks::file::{WebhooksFile, webhooks_path};
-use crate::webhooks::{self, Stores};
+use crate::webhooks::store::Store;
 
 /// How many descriptors are reserved for files, threads and standard streams. Each table is an open file, and there are sixty
 /// when merges lag so far behind that every write waits.
@@ -162,8 +163,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
     WebhooksFile::read(&webhooks_path).map_err(Stop::of_file)?;
     let certificate = options.listen.certificate()?;
 
-    let (stores, plants) = open(options)?;
-    let repository = Arc::clone(&stores.repository);
+    let (store, plants) = open(options)?;
+    let repository = Arc::clone(&store.repository);
     let listening = options.listen.listen(passed_socket, certificate.as_ref());
     let (socket, address) = listening?;
     let metrics = options.metrics_listen.as_ref().map(listen_for_metrics).transpose()?;
@@ -173,7 +174,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
 
     let mut advice_to_show = None;
     // Opening the store may have taken long, and a token may have been created in the meantime.
-    let is_first_start = TokensFile::load(&tokens_path).map_err(Stop::of_file)?.is_none();
+    let is_first_start = TokensFile::read_bytes(&tokens_path).map_err(Stop::of_file)?.is_none();
     if is_first_start && environment_token.is_none() {
         let advice = first_run::advice(data, &address)?;
         advice_to_show = first_run::make_token(data, &tokens_path)?.then_some(advice);
@@ -184,8 +185,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         .with_cors_origins(options.cors_origin.clone())
         .with_max_followers(options.max_followers);
     metrics::register(service.registry(), expires)?;
-    let webhooks = webhooks::start(webhooks_path, stores, service.registry())?;
-    let service = service.with_webhooks(webhooks);
+    let webhooks = Webhooks::start(webhooks_path, store, service.registry())?;
+    let service = service.with_webhooks(Arc::clone(&webhooks.statuses));
     let mut config = ServerConfig::default();
     config.max_connections = max_connections;
     config.drain_delay = options.drain_delay;
@@ -205,6 +206,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Stop> {
         address.say_ready()?;
         notify(READY);
         let served = plant_http::serve(socket, service, config, stop).await;
+        webhooks.end();
         if let Some(monitoring) = monitoring {
             monitoring.end().await;
         }
@@ -270,7 +272,7 @@ fn max_connections(has_metrics_listener: bool) -> anyhow::Result<NonZeroU32> {
 }
 
 /// Opens the store. The returned text names its location, for messages.
-fn open(options: &ServeOptions) -> Result<(Stores, String), Stop> {
+fn open(options: &ServeOptions) -> Result<(Store, String), Stop> {
     let data = &options.data.folder;
     let retention = EventRetention::new(options.keep_events, options.keep_events_for);
     if options.archive_required && options.archive.is_none() {
@@ -297,7 +299,7 @@ fn open(options: &ServeOptions) -> Result<(Stores, String), Stop> {
         let repository = postgres::block_on(opening)?;
         // The tokens file is in the data folder, although the plants are not.
         make_folder(data)?;
-        return Ok((Stores::of(repository), config.url.to_string()));
+        return Ok((Store::new(repository), config.url.to_string()));
     }
     let mut config = SledConfig::new(plants_folder(data));
     config.cache_mib = options.cache_mb;
@@ -307,7 +309,7 @@ fn open(options: &ServeOptions) -> Result<(Stores, String), Stop> {
     let repository = SledRepository::open(&config);
     let repository = repository.map_err(|error| Stop::Io(advise_verification(error, data)))?;
     let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
-    Ok((Stores::of(repository), data.display().to_string()))
+    Ok((Store::new(repository), data.display().to_string()))
 }
 
 fn advise_verification(error: OpenError, data: &Path) -> anyhow::Error {

@@ -28,7 +28,7 @@ pub(crate) fn in_force(
     environment_token: Option<TokenRecord>,
     rate_limit: Option<NonZeroU32>,
 ) -> Result<Tokens, Stop> {
-    let content = TokensFile::load(&path).map_err(Stop::of_file)?;
+    let content = TokensFile::read_bytes(&path).map_err(Stop::of_file)?;
     let records = move |content: &Option<Vec<u8>>| -> anyhow::Result<Vec<TokenRecord>> {
         let mut records = match content {
             Some(bytes) => TokensFile::parse(bytes)?.tokens,
@@ -53,7 +53,7 @@ pub(crate) fn in_force(
     };
     let read = {
         let path = path.clone();
-        move || TokensFile::load(&path)
+        move || TokensFile::read_bytes(&path)
     };
     let take = {
         let tokens = tokens.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use plant_http::WebhookStatus;
@@ -13,18 +13,17 @@ use plant_postgres::PostgresRepository;
 use plant_store::{EventKind, SledRepository};
 
 use crate::client::remote::printable;
+use crate::client::server_url::parse_strictly;
 use crate::exit::Stop;
 use crate::files::data_folder::{make_folder, plants_folder};
 use crate::files::json_file::JsonFile as _;
 use crate::print::{print, say};
 use crate::store::postgres::{self, PostgresOptions};
+use crate::webhooks::delivery;
 use crate::webhooks::destination::Destination;
-use crate::webhooks::file::{
-    ALL_KINDS, OLD_SECRET_LASTS, WEBHOOKS_MAX, Webhook, WebhooksFile, webhooks_path,
-};
-use crate::webhooks::message;
+use crate::webhooks::file::{OLD_SECRET_LASTS, WEBHOOKS_MAX, Webhook, WebhooksFile, webhooks_path};
 use crate::webhooks::progress::Progress;
-use crate::webhooks::receiver::{Answer, Receiver};
+use crate::webhooks::receiver_client::{Answer, ReceiverClient};
 use crate::webhooks::status::status;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -48,7 +47,7 @@ pub(crate) enum WebhookCommand {
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Standard output gets the secret alone. A running server notices the webhook within 2 s, and sends what changes \
-    from then on. If the store has plants already, a first delivery of the type plants.lost says that the receiver lacks them."
+    from then on. If the store has had changes before, a first delivery of the type plants.lost says that the receiver lacks those."
 )]
 pub(crate) struct WebhookCreateOptions {
     /// The name in the list, the log and the metrics; no other webhook may have it
@@ -120,7 +119,7 @@ impl WebhookNameOptions {
     fn edit<T>(&self, change: impl FnOnce(&mut WebhooksFile) -> Option<T>) -> Result<T, Stop> {
         let path = self.file.path();
         // An edit would make a missing file.
-        if WebhooksFile::load(&path).map_err(Stop::of_file)?.is_none() {
+        if WebhooksFile::read_bytes(&path).map_err(Stop::of_file)?.is_none() {
             return Err(no_file(&path));
         }
         let changed = WebhooksFile::edit(&path, |file| Ok(change(file))).map_err(Stop::of_file)?;
@@ -138,18 +137,11 @@ fn no_file(path: &Path) -> Stop {
     Stop::Io(anyhow!("there is no {}; choose another with --webhooks or --data", path.display()))
 }
 
-fn kind() -> impl clap::builder::TypedValueParser<Value = EventKind> {
-    PossibleValuesParser::new(ALL_KINDS.map(kind_name)).try_map(|name| {
-        ALL_KINDS.into_iter().find(|kind| kind_name(*kind) == name).context("there is no such kind")
+fn kind() -> impl TypedValueParser<Value = EventKind> {
+    PossibleValuesParser::new(EventKind::ALL.map(EventKind::name)).try_map(|name| {
+        let named = EventKind::ALL.into_iter().find(|kind| kind.name() == name);
+        named.context("there is no such kind")
     })
-}
-
-const fn kind_name(kind: EventKind) -> &'static str {
-    match kind {
-        EventKind::Created => "created",
-        EventKind::Updated => "updated",
-        EventKind::Deleted => "deleted",
-    }
 }
 
 pub(crate) fn run(command: WebhookCommand) -> Result<(), Stop> {
@@ -181,8 +173,9 @@ fn create(options: WebhookCreateOptions) -> Result<(), Stop> {
         options;
     let path = file.path();
     if kinds.is_empty() {
-        kinds = ALL_KINDS.to_vec();
+        kinds = EventKind::ALL.to_vec();
     }
+    let url = parse_strictly(&url).context("--url cannot be used").map_err(Stop::Usage)?;
     let destination = Destination { url, allow_http, allow_private };
     let webhook = Webhook::new(name, destination, kinds, plants).map_err(Stop::Usage)?;
     if file.webhooks.is_none() {
@@ -229,9 +222,9 @@ fn print_secret(secret: &str) -> anyhow::Result<()> {
 fn test(options: &WebhookNameOptions) -> Result<(), Stop> {
     let mut file = read(&options.file)?;
     let webhook = file.find(&options.name).ok_or_else(no_webhook)?;
-    let receiver = Receiver::new(webhook.destination.clone());
+    let receiver = ReceiverClient::new(webhook.destination.clone());
     let origin = webhook.destination.origin();
-    let (id, body) = message::test(webhook)?;
+    let (id, body) = delivery::test(webhook)?;
     let begun = Instant::now();
     let Answer { status, body, .. } = receiver
         .attempt(webhook, &id, &body)

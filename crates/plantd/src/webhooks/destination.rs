@@ -1,9 +1,10 @@
-//! Where deliveries may go. The rules keep a webhook from reaching services inside the network of the server by mistake, or
-//! by a name that an outsider controls (server-side request forgery).
+//! Where deliveries may go: to this machine, and to public addresses. The rules keep a webhook from reaching other services of
+//! a private network, even by a name that an outsider controls (server-side request forgery).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use serde::{Deserialize, Serialize};
 use ureq::Error;
 use ureq::config::Config;
@@ -15,30 +16,33 @@ use url::{Host, Url};
 const URL_MAX_BYTES: usize = 2048;
 
 /// A URL, and which protections its administrator has lifted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Destination {
-    pub(crate) url: String,
+    pub(crate) url: Url,
     /// Whether plants may travel unencrypted beyond this machine.
     pub(crate) allow_http: bool,
     /// Whether the addresses of private networks may be reached.
     pub(crate) allow_private: bool,
 }
 
-impl Destination {
-    fn parsed(&self) -> anyhow::Result<Url> {
-        Url::parse(&self.url)
-            .context("the URL is wrong; give one such as https://shop.example/plants")
+/// Shows only the origin: the rest of the URL may hold a secret.
+impl fmt::Debug for Destination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Destination").field(&self.origin()).finish()
     }
+}
 
-    /// Checks the URL, and its host if that is an address. Addresses of a name are checked by [`Self::permits`].
+impl Destination {
+    /// Checks the URL, and its host if that is an address. The addresses of a name are checked for each connection.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.url.len() <= URL_MAX_BYTES, "the URL has more than {URL_MAX_BYTES} bytes");
-        let url = self.parsed()?;
+        let url = &self.url;
+        ensure!(url.as_str().len() <= URL_MAX_BYTES, "the URL has more than {URL_MAX_BYTES} bytes");
         ensure!(
             url.username().is_empty() && url.password().is_none(),
             "the URL holds a user or a password; leave them out, since deliveries are signed"
         );
+        ensure!(url.fragment().is_none(), "leave out the fragment of the URL, from # on");
         let address = match url.host() {
             Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
             Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
@@ -52,7 +56,7 @@ impl Destination {
                 is_this_machine || self.allow_http,
                 "plants would travel unencrypted; use https, or add --allow-http"
             ),
-            scheme => bail!("the URL begins with {scheme}:; use https"),
+            scheme => bail!("the scheme of the URL is {scheme}; use https"),
         }
         ensure!(
             address.is_none_or(|address| self.permits(address)),
@@ -61,17 +65,16 @@ impl Destination {
         Ok(())
     }
 
-    /// Scheme, host and port: the rest of the URL may hold a secret.
+    /// Scheme, host and port.
     pub(crate) fn origin(&self) -> String {
-        self.parsed().map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+        self.url.origin().ascii_serialization()
     }
 
-    /// Whether deliveries may go to this address. HTTP to `localhost` reaches only this machine, whatever the name means.
+    /// Whether deliveries may go to this address. Without encryption, `localhost` must be this machine.
     fn permits(&self, address: IpAddr) -> bool {
-        let is_encrypted = self.url.starts_with("https:");
+        let may_leave = self.url.scheme() == "https" || self.allow_http;
         let address = address.to_canonical();
-        address.is_loopback()
-            || (is_encrypted || self.allow_http) && (self.allow_private || is_public(address))
+        address.is_loopback() || may_leave && (self.allow_private || is_public(address))
     }
 }
 
@@ -85,15 +88,15 @@ fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    !matches!(
-        (a, b, c),
-        // This network, loopback, and multicast up to broadcast.
-        (0 | 127 | 224.., ..)
-            // Private networks (RFC 1918), those of carriers (RFC 6598), and link-local addresses (RFC 3927).
-            | (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) | (169, 254, _)
-            // Protocol assignments (RFC 6890), and networks for benchmarks (RFC 2544).
-            | (192, 0, 0) | (198, 18..=19, _)
-    )
+    let is_special = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_documentation()
+        // This network; multicast, and what is reserved up to the broadcast address.
+        || matches!(a, 0 | 224..)
+        // Networks of carriers (RFC 6598), protocol assignments (RFC 6890), and networks for benchmarks (RFC 2544).
+        || matches!((a, b, c), (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _));
+    !is_special
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -102,8 +105,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
         }
-        // Teredo and 6to4 tunnels end at an IPv4 address.
-        [0x2001, 0, ..] | [0x2002, ..] => false,
+        // Teredo and 6to4 tunnels end at an IPv4 address; the last network is for documentation.
+        [0x2001, 0, ..] | [0x2002, ..] | [0x2001, 0xdb8, ..] => false,
         // Only these are global unicast addresses.
         [first, ..] => first & 0xe000 == 0x2000,
     }
@@ -138,7 +141,8 @@ mod tests {
     use super::*;
 
     fn destination(url: &str, [allow_http, allow_private]: [bool; 2]) -> Destination {
-        Destination { url: url.to_owned(), allow_http, allow_private }
+        let url = Url::parse(url).expect("a URL");
+        Destination { url, allow_http, allow_private }
     }
 
     #[test]
@@ -158,8 +162,9 @@ mod tests {
             ("https://[::ffff:169.254.169.254]", [Some(PRIVATE), Some(PRIVATE), None]),
             ("http://169.254.169.254", [Some(HTTP), Some(PRIVATE), Some(HTTP)]),
             ("https://ann:secret@shop.example", [Some("a user or a password"); 3]),
+            ("HTTPS://shop.example", [None; 3]),
             ("ftp://shop.example", [Some("use https"); 3]),
-            ("shop.example", [Some("the URL is wrong"); 3]),
+            ("https://shop.example/#top", [Some("fragment"); 3]),
         ] {
             let allowed = [[false, false], [true, false], [false, true]];
             for (allowed, refusal) in allowed.into_iter().zip(refusals) {
@@ -180,7 +185,7 @@ mod tests {
         ];
         let allowed = "1.1.1.1 172.15.0.1 172.32.0.1 100.128.0.1 192.0.1.1 2606:4700::1 64:ff9b::101:101 ::ffff:1.1.1.1";
         let refused = "0.0.0.0 10.1.2.3 100.64.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.168.0.1 198.19.0.1 \
-             224.0.0.1 255.255.255.255 :: fc00::1 fe80::1 ff02::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001::1";
+             224.0.0.1 255.255.255.255 :: fc00::1 fe80::1 ff02::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001::1 192.0.2.1 2001:db8::1";
         for (addresses, is_public) in [(allowed, true), (refused, false)] {
             for address in addresses.split_whitespace() {
                 let address: IpAddr = address.parse().expect("an address");

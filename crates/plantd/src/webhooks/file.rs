@@ -21,14 +21,11 @@ pub(crate) const WEBHOOKS_MAX: usize = 16;
 
 pub(crate) const NAME_MAX_CHARACTERS: usize = 64;
 
-/// How long deliveries are signed with the secret before a rotation too.
+/// How long the previous secret signs too after a rotation.
 pub(crate) const OLD_SECRET_LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// The length of a secret: what Standard Webhooks recommends for symmetric keys is 24 to 64 bytes.
+/// Standard Webhooks recommends 24 to 64 bytes.
 const SECRET_BYTES: usize = 32;
-
-pub(crate) const ALL_KINDS: [EventKind; 3] =
-    [EventKind::Created, EventKind::Updated, EventKind::Deleted];
 
 /// The content of the file, as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

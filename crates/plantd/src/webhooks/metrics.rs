@@ -1,10 +1,9 @@
 //! The metrics of webhooks.
 
+use plant_http::{WebhookState, WebhookStatus, WebhookStatuses};
 use plant_store::metrics::{MetricFamily, gauges};
 use prometheus::core::{Collector, Desc};
 use prometheus::{IntCounter, IntCounterVec, Opts};
-
-use crate::webhooks::status::Statuses;
 
 const OUTCOMES: [&str; 4] = ["delivered", "refused", "gone", "no_answer"];
 
@@ -38,7 +37,7 @@ impl WebhookMetrics {
         Attempts { delivered, refused, gone, no_answer }
     }
 
-    /// Exports the series of a webhook no longer.
+    /// Removes the series of a webhook.
     pub(super) fn forget(&self, webhook: &str) {
         for outcome in OUTCOMES {
             // If the series does not exist, there is nothing to forget.
@@ -50,7 +49,7 @@ impl WebhookMetrics {
 /// The metrics as the registry collects them.
 pub(super) struct WebhookCollector {
     pub(super) metrics: WebhookMetrics,
-    pub(super) statuses: Statuses,
+    pub(super) statuses: WebhookStatuses,
 }
 
 impl Collector for WebhookCollector {
@@ -60,15 +59,26 @@ impl Collector for WebhookCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let statuses = (self.statuses)();
-        let lag = statuses.iter().filter_map(|it| Some((it.name.as_str(), it.lag_seconds? as f64)));
-        let lag = gauges(
-            "plantd_webhook_lag_seconds",
-            "How long ago the oldest change happened that a receiver lacks; 0 if it lacks none.",
-            "webhook",
-            lag,
-        );
+        let by_webhook = |name, help, value: fn(&WebhookStatus) -> Option<f64>| {
+            let values = statuses.iter().filter_map(|it| Some((it.name.as_str(), value(it)?)));
+            gauges(name, help, "webhook", values)
+        };
         let mut families = self.metrics.deliveries.collect();
-        families.push(lag);
+        families.extend([
+            by_webhook(
+                "plantd_webhook_lag_seconds",
+                "How long ago the oldest change happened that a receiver lacks; 0 if it lacks none.",
+                |status| Some(status.lag_seconds? as f64),
+            ),
+            by_webhook(
+                "plantd_webhook_failing",
+                "Whether the last attempt of a delivery failed: 1 or 0.",
+                |status| {
+                    let has_failed = [WebhookState::Failing, WebhookState::Gone];
+                    Some(f64::from(u8::from(has_failed.contains(&status.state))))
+                },
+            ),
+        ]);
         families
     }
 }

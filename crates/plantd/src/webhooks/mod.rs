@@ -1,133 +1,140 @@
 //! Webhooks: changes of plants, sent to other programs.
 //!
 //! Commands on the machine of the server edit the [`file`](mod@file), which a server follows. The server has a [`sender`] for each
-//! webhook, which sends [`message`]s to its [`receiver`] and keeps its [`progress`] in a checkpoint. A [`destination`] says
-//! where messages may go.
+//! webhook. The sender reads the [`store`], has a [`receiver_client`] send each [`delivery`], and keeps its [`progress`] in a
+//! checkpoint. A [`destination`] says where deliveries may go.
 
 pub(crate) mod command;
+mod delivery;
 pub(crate) mod destination;
 pub(crate) mod file;
-mod message;
 mod metrics;
 mod progress;
-mod receiver;
+mod receiver_client;
 mod sender;
 mod status;
+pub(crate) mod store;
 
 use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, ensure};
-use plant_http::WebhookStatus;
-use plant_store::{Checkpoints, PlantRepository};
+use plant_http::{WebhookStatus, WebhookStatuses};
 use prometheus::Registry;
 use tokio::runtime;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use self::file::{Webhook, WebhooksFile};
 use self::metrics::{WebhookCollector, WebhookMetrics};
 use self::progress::Progress;
-use self::receiver::Receiver;
+use self::receiver_client::ReceiverClient;
 use self::sender::Sender;
-use self::status::{Statuses, status};
+use self::status::status;
+use self::store::Store;
 use crate::exit::Stop;
 use crate::files::json_file::JsonFile as _;
 use crate::serve::followed_file::follow;
 
-/// The stores that senders read events from and keep checkpoints in.
-#[derive(Clone)]
-pub(crate) struct Stores {
-    pub(crate) repository: Arc<dyn PlantRepository>,
-    pub(crate) checkpoints: Arc<dyn Checkpoints>,
+/// The thread that sends the webhooks of a server.
+pub(crate) struct Webhooks {
+    pub(crate) statuses: WebhookStatuses,
+    thread: JoinHandle<()>,
+    /// Dropping it ends the thread.
+    end: oneshot::Sender<()>,
 }
 
-impl Stores {
-    /// Both are in one store.
-    pub(crate) fn of(store: impl PlantRepository + Checkpoints + 'static) -> Self {
-        let store = Arc::new(store);
-        Self { repository: Arc::clone(&store) as _, checkpoints: store }
-    }
-}
+/// The webhooks that have senders.
+type Running = Arc<Mutex<Vec<RunningWebhook>>>;
 
-/// A webhook with a sender.
-struct Running {
+struct RunningWebhook {
     /// Dropping it ends the sender.
     webhook: watch::Sender<Webhook>,
     progress: Arc<Mutex<Progress>>,
 }
 
-/// Sends the webhooks in the file, which is followed from now on, until the process ends. Nothing waits for deliveries in
-/// flight then: the next start repeats them.
-pub(crate) fn start(path: PathBuf, stores: Stores, registry: &Registry) -> Result<Statuses, Stop> {
-    let content = WebhooksFile::load(&path).map_err(Stop::of_file)?;
-    let parse = |content: &Option<Vec<u8>>| match content {
-        Some(bytes) => WebhooksFile::parse(bytes).map(|file| file.webhooks),
-        None => Ok(Vec::new()),
-    };
-    let webhooks = parse(&content).with_context(|| path.display().to_string());
-    let (new_webhooks, webhooks) = watch::channel(webhooks.map_err(Stop::Configuration)?);
-    let metrics = WebhookMetrics::new()?;
-    let running = Arc::<Mutex<Vec<Running>>>::default();
-    let statuses: Statuses = {
-        let running = Arc::clone(&running);
-        Arc::new(move || {
-            let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            running.iter().map(Running::status).collect()
-        })
-    };
-    let statuses_of_metrics = Arc::clone(&statuses);
-    let collector = WebhookCollector { metrics: metrics.clone(), statuses: statuses_of_metrics };
-    registry.register(Box::new(collector)).context("cannot register the metrics of webhooks")?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot start a runtime")?;
-    let sending = manage(webhooks, running, stores, metrics);
-    thread::Builder::new()
-        .name("plantd-webhooks".to_owned())
-        .spawn(move || runtime.block_on(sending))
-        .context("cannot start a thread for webhooks")?;
-    let read = {
-        let path = path.clone();
-        move || WebhooksFile::load(&path)
-    };
-    let take = move |content: &Option<Vec<u8>>| {
-        ensure!(
-            content.is_some(),
-            "{} is gone; put it back, or use `plantd webhook remove`",
-            path.display()
-        );
-        new_webhooks.send_replace(parse(content)?);
-        Ok(())
-    };
-    follow("the webhooks file", content, read, take)?;
-    Ok(statuses)
+impl Webhooks {
+    /// Sends the webhooks in the file, which is followed from now on.
+    pub(crate) fn start(path: PathBuf, store: Store, registry: &Registry) -> Result<Self, Stop> {
+        let content = WebhooksFile::read_bytes(&path).map_err(Stop::of_file)?;
+        let webhooks = content.as_deref().map(parse).transpose();
+        let webhooks = webhooks.with_context(|| path.display().to_string());
+        let (new_webhooks, webhooks) = watch::channel(webhooks.map_err(Stop::Configuration)?);
+        let metrics = WebhookMetrics::new()?;
+        let running = Running::default();
+        let statuses = {
+            let running = Arc::clone(&running);
+            move || {
+                let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+                running.iter().map(RunningWebhook::status).collect()
+            }
+        };
+        let statuses: WebhookStatuses = Arc::new(statuses);
+        let collector =
+            WebhookCollector { metrics: metrics.clone(), statuses: Arc::clone(&statuses) };
+        registry.register(Box::new(collector))?;
+
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel();
+        let send = move || {
+            let send = manage(webhooks, running, store, metrics);
+            runtime.block_on(async {
+                tokio::select! {
+                    () = send => {}
+                    _ = ended => {}
+                }
+            });
+            // The next start repeats the deliveries in flight, so nothing waits for their answers.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("plantd-webhooks".to_owned()).spawn(send)?;
+
+        let read = {
+            let path = path.clone();
+            move || WebhooksFile::read_bytes(&path)
+        };
+        let take = move |content: &Option<Vec<u8>>| {
+            ensure!(
+                content.is_some(),
+                "{} is gone; put it back, or use `plantd webhook remove`",
+                path.display()
+            );
+            new_webhooks.send_replace(content.as_deref().map(parse).transpose()?);
+            Ok(())
+        };
+        follow("the webhooks file", content, read, take)?;
+        Ok(Self { statuses, thread, end })
+    }
+
+    /// Ends the thread, which then has released the store.
+    pub(crate) fn end(self) {
+        drop(self.end);
+        // The panic hook has logged a panic.
+        let _ = self.thread.join();
+    }
+}
+
+fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Webhook>> {
+    Ok(WebhooksFile::parse(bytes)?.webhooks)
 }
 
 /// Starts and ends senders as the file changes.
 async fn manage(
-    mut webhooks: watch::Receiver<Vec<Webhook>>,
-    running: Arc<Mutex<Vec<Running>>>,
-    stores: Stores,
+    mut webhooks: watch::Receiver<Option<Vec<Webhook>>>,
+    running: Running,
+    store: Store,
     metrics: WebhookMetrics,
 ) {
     loop {
         let wanted = webhooks.borrow_and_update().clone();
-        let ids = wanted.iter().map(|webhook| webhook.id.clone()).collect();
-        {
-            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut before = mem::take(&mut *running);
-            *running = wanted
-                .into_iter()
-                .map(|webhook| match before.iter().position(|it| it.webhook().id == webhook.id) {
-                    Some(place) => before.swap_remove(place).with(webhook),
-                    None => Running::start(webhook, &stores, &metrics),
-                })
-                .collect();
-            before.iter().for_each(|ended| metrics.forget(&ended.webhook().name));
-        }
-        if let Err(error) = stores.checkpoints.retain(ids).await {
-            log::warn!("cannot forget the checkpoints of removed webhooks: {error}");
+        // A file that is missing may come back, so nothing is forgotten.
+        if let Some(wanted) = wanted {
+            let ids = wanted.iter().map(|webhook| webhook.id.clone()).collect();
+            replace(&running, wanted, &store, &metrics);
+            if let Err(error) = store.checkpoints.retain(ids).await {
+                log::warn!("cannot forget the checkpoints of removed webhooks: {error}");
+            }
         }
         if webhooks.changed().await.is_err() {
             return;
@@ -135,21 +142,36 @@ async fn manage(
     }
 }
 
-impl Running {
-    fn start(webhook: Webhook, stores: &Stores, metrics: &WebhookMetrics) -> Self {
-        let receiver = Arc::new(Receiver::new(webhook.destination.clone()));
+/// Ends the senders of removed webhooks, and starts those of new ones.
+fn replace(running: &Running, wanted: Vec<Webhook>, store: &Store, metrics: &WebhookMetrics) {
+    let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_wanted = |it: &RunningWebhook| wanted.iter().any(|webhook| it.is_of(webhook));
+    let (mut kept, removed): (Vec<_>, Vec<_>) =
+        mem::take(&mut *running).into_iter().partition(is_wanted);
+    // A new webhook may have the name of a removed one.
+    removed.iter().for_each(|it| metrics.forget(&it.webhook.borrow().name));
+    *running = wanted
+        .into_iter()
+        .map(|webhook| match kept.iter().position(|it| it.is_of(&webhook)) {
+            Some(place) => kept.swap_remove(place).with(webhook),
+            None => RunningWebhook::start(webhook, store.clone(), metrics),
+        })
+        .collect();
+}
+
+impl RunningWebhook {
+    fn start(webhook: Webhook, store: Store, metrics: &WebhookMetrics) -> Self {
+        let receiver = Arc::new(ReceiverClient::new(webhook.destination.clone()));
+        let attempts = metrics.of(&webhook.name);
         let (sender, webhook) = watch::channel(webhook);
         let progress = Arc::<Mutex<Progress>>::default();
-        let Stores { repository, checkpoints } = stores.clone();
         let shown = Arc::clone(&progress);
-        let attempts = metrics.of(&webhook.borrow().name);
-        let sending = Sender { repository, checkpoints, webhook, receiver, shown, attempts };
-        tokio::spawn(sending.run());
+        tokio::spawn(Sender { store, webhook, receiver, shown, attempts }.run());
         Self { webhook: sender, progress }
     }
 
-    fn webhook(&self) -> watch::Ref<'_, Webhook> {
-        self.webhook.borrow()
+    fn is_of(&self, webhook: &Webhook) -> bool {
+        self.webhook.borrow().id == webhook.id
     }
 
     fn with(self, webhook: Webhook) -> Self {
@@ -163,6 +185,6 @@ impl Running {
 
     fn status(&self) -> WebhookStatus {
         let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        status(&self.webhook(), &progress)
+        status(&self.webhook.borrow(), &progress)
     }
 }

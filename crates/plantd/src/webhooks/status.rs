@@ -1,27 +1,22 @@
 //! What is shown of webhooks.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use plant_http::{WebhookError, WebhookState, WebhookStatus};
 
 use crate::webhooks::file::Webhook;
 use crate::webhooks::progress::Progress;
 
-/// What describes the webhooks at the moment of a call.
-pub(crate) type Statuses = Arc<dyn Fn() -> Vec<WebhookStatus> + Send + Sync>;
-
 pub(super) fn status(webhook: &Webhook, progress: &Progress) -> WebhookStatus {
     let state = if webhook.is_paused {
         WebhookState::Paused
-    } else if progress.gone == Some(webhook.times_resumed) {
+    } else if progress.is_gone(webhook.times_resumed) {
         WebhookState::Gone
-    } else if progress.failures > 0 {
+    } else if progress.failing.is_some() {
         WebhookState::Failing
     } else {
         WebhookState::Sending
     };
-    let has_lag = progress.cursor.is_some() && !webhook.is_paused;
+    let lag = progress.lag().filter(|_| !webhook.is_paused);
     let last_error = progress
         .last_error
         .as_ref()
@@ -33,7 +28,7 @@ pub(super) fn status(webhook: &Webhook, progress: &Progress) -> WebhookStatus {
         plants: webhook.plants,
         state,
         last_success: progress.last_success.map(Timestamp::into),
-        lag_seconds: has_lag.then(|| progress.lag().as_secs()),
+        lag_seconds: lag.map(|lag| lag.as_secs()),
         last_error,
     }
 }

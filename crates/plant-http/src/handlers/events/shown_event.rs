@@ -21,7 +21,6 @@ type Plants = BTreeMap<PlantId, StoredPlant>;
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownEvent {
     /// The position of a reader that has read up to this event.
-    #[serde(serialize_with = "as_text")]
     pub cursor: EventCursor,
     /// What happened.
     pub kind: EventKind,
@@ -52,7 +51,7 @@ impl From<Event> for ShownEvent {
 /// # Errors
 ///
 /// When the repository fails.
-pub async fn current_events(
+pub async fn events_with_unchanged_plants(
     repository: &dyn PlantRepository,
     events: Vec<Event>,
     with_plants: bool,

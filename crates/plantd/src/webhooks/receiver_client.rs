@@ -1,4 +1,4 @@
-//! The receiver of a webhook: one attempt of a delivery, and its outcome.
+//! The client of a receiver: one attempt of a delivery, and its answer.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use ureq::{Agent, Timeout};
 use crate::client::backoff::retry_after;
 use crate::client::connection_problem::cause;
 use crate::client::remote::agent_config;
+use crate::webhooks::delivery::sign;
 use crate::webhooks::destination::{Destination, PermittedAddresses};
 use crate::webhooks::file::Webhook;
-use crate::webhooks::message::sign;
 
-/// How long an attempt may take, from the name of the host to the end of the answer.
+/// How long an attempt may take, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How much of an answer is read, in bytes.
@@ -23,8 +23,8 @@ pub(super) const ANSWER_MAX_BYTES: u64 = 4096;
 /// a delivery that is sent just then would have to be repeated.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
-/// A connection to a receiver.
-pub(super) struct Receiver {
+/// Sends deliveries to the receiver of a webhook, one at a time over one connection.
+pub(super) struct ReceiverClient {
     agent: Agent,
     destination: Destination,
 }
@@ -37,7 +37,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-impl Receiver {
+impl ReceiverClient {
     pub(super) fn new(destination: Destination) -> Self {
         let config = agent_config()
             .timeout_global(Some(ATTEMPT_TIMEOUT))
@@ -60,8 +60,8 @@ impl Receiver {
         id: &str,
         body: &str,
     ) -> anyhow::Result<Answer> {
-        let request =
-            Request::post(&self.destination.url).header(header::CONTENT_TYPE, "application/json");
+        let request = Request::post(self.destination.url.as_str())
+            .header(header::CONTENT_TYPE, "application/json");
         let request = sign(request, webhook, id, body)?.body(body)?;
         let response = self.agent.run(request).map_err(|error| match error {
             ureq::Error::Timeout(Timeout::Global) => {

@@ -13,19 +13,19 @@ use crate::webhooks::file::Webhook;
 /// The largest body, in bytes: what Standard Webhooks recommends.
 pub(super) const BODY_MAX_BYTES: usize = 20_000;
 
-/// More than the body has around its events.
+/// An upper bound for the bytes of a body outside its events.
 const AROUND_EVENTS_BYTES: usize = 128;
 
 /// One delivery.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(super) struct Delivery {
     /// The id, which is the same in every attempt.
     pub(super) id: String,
     pub(super) body: String,
-    /// The receiver has everything up to here once it has this.
+    /// The cursor after this delivery.
     pub(super) end: EventCursor,
     /// When the first of the events happened.
-    pub(super) since: Timestamp,
+    pub(super) oldest_at: Timestamp,
 }
 
 #[derive(Serialize)]
@@ -54,8 +54,8 @@ struct Test<'a> {
 
 /// An event as it is sent.
 pub(super) struct EncodedEvent {
-    pub(super) cursor: EventCursor,
-    at: Timestamp,
+    cursor: EventCursor,
+    pub(super) at: Timestamp,
     json: Box<RawValue>,
 }
 
@@ -74,9 +74,9 @@ impl EncodedEvent {
 /// Where deliveries of these events end, each as long as [`BODY_MAX_BYTES`] permits.
 pub(super) fn ends(events: &[EncodedEvent]) -> Vec<EventCursor> {
     let mut ends: Vec<EventCursor> = Vec::new();
-    let mut bytes = usize::MAX;
+    let mut bytes = 0;
     for event in events {
-        bytes = bytes.saturating_add(event.bytes());
+        bytes += event.bytes();
         match ends.last_mut() {
             Some(end) if bytes <= BODY_MAX_BYTES => *end = event.cursor,
             _ => {
@@ -93,9 +93,9 @@ pub(super) fn changed(
     webhook: &Webhook,
     events: Vec<EncodedEvent>,
     ends: &[EventCursor],
-) -> anyhow::Result<Vec<Message>> {
+) -> anyhow::Result<Vec<Delivery>> {
     let mut events = events.into_iter().peekable();
-    let mut messages = Vec::with_capacity(ends.len());
+    let mut deliveries = Vec::with_capacity(ends.len());
     for end in ends {
         let up_to_end = |event: &EncodedEvent| event.cursor.revision <= end.revision;
         let mut part = Vec::new();
@@ -103,23 +103,25 @@ pub(super) fn changed(
             part.push(event);
         }
         let (first, last) = part.first().zip(part.last()).context("a delivery has no events")?;
-        let (since, at) = (first.at, last.at);
+        let (oldest_at, at) = (first.at, last.at);
         let data = Changed { events: part.into_iter().map(|event| event.json).collect() };
         let id = format!("{}-{end}", webhook.id);
-        messages.push(Message { id, body: body("plants.changed", at, data)?, end: *end, since });
+        let body = body("plants.changed", at, data)?;
+        deliveries.push(Delivery { id, body, end: *end, oldest_at });
     }
-    Ok(messages)
+    Ok(deliveries)
 }
 
-/// The report that events are lost, which was noticed at a time.
+/// The report that the events up to a cursor are lost, which was noticed at a time.
 pub(super) fn lost(
     webhook: &Webhook,
     after: Option<EventCursor>,
     to: EventCursor,
-    since: Timestamp,
-) -> anyhow::Result<Message> {
+    noticed_at: Timestamp,
+) -> anyhow::Result<Delivery> {
     let id = format!("{}-lost-{to}", webhook.id);
-    Ok(Message { id, body: body("plants.lost", since, Lost { after, to })?, end: to, since })
+    let body = body("plants.lost", noticed_at, Lost { after, to })?;
+    Ok(Delivery { id, body, end: to, oldest_at: noticed_at })
 }
 
 /// The id and the body of a delivery that only shows whether the receiver takes deliveries.
