@@ -13,10 +13,9 @@ use crate::config::PostgresConfig;
 use crate::reader::PostgresReader;
 use crate::sessions::{Session, Sessions};
 
-/// Lets PostgreSQL notice within half a minute that the machine of this program is gone.
-const KEEP_ALIVE: &str = "\
-    SELECT set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false), \
-      set_config('tcp_keepalives_count', '3', false)";
+/// PostgreSQL ends the session of a program that does not call [`CheckpointTable::hold`] for half a minute, because it stands
+/// still, or its machine is gone.
+const END_IF_IDLE: &str = "SELECT set_config('idle_session_timeout', '30s', false)";
 
 /// `$1`: the holder.
 const LOCK_HOLDER: &str = "SELECT pg_advisory_lock($1)";
@@ -79,7 +78,7 @@ impl CheckpointTable {
         name: &str,
     ) -> anyhow::Result<Checkpoint> {
         if is_new {
-            session.rows(KEEP_ALIVE, &[]).await?;
+            session.rows(END_IF_IDLE, &[]).await?;
             session.rows(LOCK_HOLDER, &[&self.holder]).await?;
         }
         let parameters: [&(dyn ToSql + Sync); 2] = [&name, &self.holder];

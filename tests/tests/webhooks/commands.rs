@@ -64,7 +64,8 @@ fn create_prints_the_secret_alone_and_what_cannot_be_done_is_refused_with_advice
         ("a", "https://[fd00::1]", &allowed[..1], "add --allow-private"),
         ("a", "https://user:hidden@shop.example", &[], "leave them out"),
         ("a", "ftp://shop.example", &allowed[..1], "use https"),
-        ("a", "shop.example", &[], "https://shop.example/plants"),
+        ("a", "shop.example", &[], "the scheme is missing"),
+        ("a", "https:shop.example", &[], "expected //"),
     ] {
         refused(USAGE, &[&["create", "--name", name, "--url", url], options].concat(), words);
     }

@@ -76,7 +76,7 @@ mod tests {
         };
         assert_eq!(asked("120"), Some(Duration::from_secs(120)));
         assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
-        let far = asked("Sat, 01 Jan 2990 00:00:00 GMT").expect("a pause");
+        let far = asked("Fri, 01 Jan 2990 00:00:00 GMT").expect("a pause");
         assert!(far > Duration::from_secs(900 * 365 * 24 * 3600), "{far:?}");
         for text in ["", "soon", "-1", "1.5"] {
             assert_eq!(asked(text), None, "{text:?}");

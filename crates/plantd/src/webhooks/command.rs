@@ -259,8 +259,9 @@ fn table(webhooks: &[Webhook], checkpoints: &BTreeMap<String, Vec<u8>>) -> anyho
         "NAME", "STATE", "LAST SUCCESS", "LAG", "RECEIVER"
     );
     for webhook in webhooks {
-        let checkpoint = checkpoints.get(&webhook.id).map(Vec::as_slice).unwrap_or_default();
-        let status = status(webhook, &Progress::decode(checkpoint)?);
+        let checkpoint = checkpoints.get(&webhook.id);
+        let progress = checkpoint.map(|content| Progress::decode(content)).transpose()?;
+        let status = status(webhook, &progress.clone().unwrap_or_default());
         let WebhookStatus { name, origin, state, last_success, lag_seconds, last_error, .. } =
             status;
         let time = |time| Timestamp::try_from(time).map(|time| format!("{time:.0}"));
@@ -273,7 +274,8 @@ fn table(webhooks: &[Webhook], checkpoints: &BTreeMap<String, Vec<u8>>) -> anyho
         };
         table += &format!(
             "{name:width$}  {:7}  {last_success:20}  {lag:>10}  {origin:30}  {error}\n",
-            state.name()
+            // Without a checkpoint, no server has begun to send.
+            if progress.is_some() || webhook.is_paused { state.name() } else { "-" }
         );
     }
     Ok(table)

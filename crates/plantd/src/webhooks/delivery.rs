@@ -1,6 +1,5 @@
 //! Deliveries as Standard Webhooks 1.0 (standardwebhooks.com) describes them: their ids, bodies and headers.
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use plant_http::ShownEvent;
 use plant_store::EventCursor;
@@ -88,11 +87,13 @@ pub(super) fn ends(events: &[EncodedEvent]) -> Vec<EventCursor> {
     ends
 }
 
-/// The deliveries that end at these cursors. Events after the last of them are left out.
+/// The deliveries that end at these cursors. Events after the last of them are left out. A delivery has no events, and this
+/// time, if the file of webhooks was edited to want others.
 pub(super) fn changed(
     webhook: &Webhook,
     events: Vec<EncodedEvent>,
     ends: &[EventCursor],
+    time: Timestamp,
 ) -> anyhow::Result<Vec<Delivery>> {
     let mut events = events.into_iter().peekable();
     let mut deliveries = Vec::with_capacity(ends.len());
@@ -102,8 +103,7 @@ pub(super) fn changed(
         while let Some(event) = events.next_if(up_to_end) {
             part.push(event);
         }
-        let (first, last) = part.first().zip(part.last()).context("a delivery has no events")?;
-        let (oldest_at, at) = (first.at, last.at);
+        let [oldest_at, at] = [part.first(), part.last()].map(|it| it.map_or(time, |it| it.at));
         let data = Changed { events: part.into_iter().map(|event| event.json).collect() };
         let id = format!("{}-{end}", webhook.id);
         let body = body("plants.changed", at, data)?;

@@ -43,23 +43,16 @@ impl Destination {
             "the URL holds a user or a password; leave them out, since deliveries are signed"
         );
         ensure!(url.fragment().is_none(), "leave out the fragment of the URL, from # on");
-        let address = match url.host() {
-            Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
-            Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
-            _ => None,
-        };
-        let is_this_machine = url.host_str() == Some("localhost")
-            || address.is_some_and(|address| address.to_canonical().is_loopback());
         match url.scheme() {
             "https" => {}
             "http" => ensure!(
-                is_this_machine || self.allow_http,
+                self.names_this_machine() || self.allow_http,
                 "plants would travel unencrypted; use https, or add --allow-http"
             ),
             scheme => bail!("the scheme of the URL is {scheme}; use https"),
         }
         ensure!(
-            address.is_none_or(|address| self.permits(address)),
+            self.address().is_none_or(|address| self.permits(address)),
             "the host is a private or reserved address; if that is intended, add --allow-private"
         );
         Ok(())
@@ -70,11 +63,28 @@ impl Destination {
         self.url.origin().ascii_serialization()
     }
 
-    /// Whether deliveries may go to this address. Without encryption, `localhost` must be this machine.
+    /// The host, if it is an address.
+    fn address(&self) -> Option<IpAddr> {
+        match self.url.host()? {
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.to_canonical()),
+            Host::Domain(_) => None,
+        }
+    }
+
+    fn names_this_machine(&self) -> bool {
+        let is_loopback = self.address().is_some_and(|address| address.is_loopback());
+        is_loopback || self.url.host_str() == Some("localhost")
+    }
+
+    /// Whether deliveries may go to this address. `localhost` must be this machine, and only `localhost` may be.
     fn permits(&self, address: IpAddr) -> bool {
-        let may_leave = self.url.scheme() == "https" || self.allow_http;
         let address = address.to_canonical();
-        address.is_loopback() || may_leave && (self.allow_private || is_public(address))
+        if self.names_this_machine() {
+            return address.is_loopback();
+        }
+        let may_leave = self.url.scheme() == "https" || self.allow_http;
+        may_leave && (self.allow_private || is_public(address))
     }
 }
 
@@ -133,7 +143,7 @@ impl Resolver for PermittedAddresses {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the host has only private or reserved addresses, which need --allow-private")]
+#[error("the host has only private or reserved addresses, which this webhook may not reach")]
 struct NotPermitted;
 
 #[cfg(test)]
@@ -178,25 +188,25 @@ mod tests {
 
     #[test]
     fn addresses_are_checked_in_each_form_that_reaches_the_same_machine() {
-        let [public, private, http] = [
+        let [public, private, this] = [
             destination("https://shop.example", [false, false]),
             destination("https://shop.example", [false, true]),
-            destination("http://localhost", [false, false]),
+            destination("http://localhost", [true, true]),
         ];
         let allowed = "1.1.1.1 172.15.0.1 172.32.0.1 100.128.0.1 192.0.1.1 2606:4700::1 64:ff9b::101:101 ::ffff:1.1.1.1";
         let refused = "0.0.0.0 10.1.2.3 100.64.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.168.0.1 198.19.0.1 \
-             224.0.0.1 255.255.255.255 :: fc00::1 fe80::1 ff02::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001::1 192.0.2.1 2001:db8::1";
-        for (addresses, is_public) in [(allowed, true), (refused, false)] {
+             224.0.0.1 255.255.255.255 :: fc00::1 fe80::1 ff02::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001::1 \
+             192.0.2.1 2001:db8::1";
+        let loopback = "127.0.0.1 127.9.9.9 ::1 ::ffff:127.0.0.1";
+        for (addresses, is_public, is_loopback) in
+            [(allowed, true, false), (refused, false, false), (loopback, false, true)]
+        {
             for address in addresses.split_whitespace() {
                 let address: IpAddr = address.parse().expect("an address");
                 assert_eq!(public.permits(address), is_public, "{address}");
                 assert!(private.permits(address), "{address}");
-                assert!(!http.permits(address), "{address}");
+                assert_eq!(this.permits(address), is_loopback, "{address}");
             }
-        }
-        for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            let address = address.parse().expect("an address");
-            assert!([&public, &private, &http].iter().all(|it| it.permits(address)), "{address}");
         }
     }
 }

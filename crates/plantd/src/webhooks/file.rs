@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,8 +25,12 @@ pub(crate) const NAME_MAX_CHARACTERS: usize = 64;
 /// How long the previous secret signs too after a rotation.
 pub(crate) const OLD_SECRET_LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// Standard Webhooks recommends 24 to 64 bytes.
 const SECRET_BYTES: usize = 32;
+
+/// The lengths of secrets in Standard Webhooks, in bytes.
+const SECRET_LENGTHS: RangeInclusive<usize> = 24..=64;
+
+const SECRET_PREFIX: &str = "whsec_";
 
 /// The content of the file, as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -133,8 +138,9 @@ impl Webhook {
         let is_id = !self.id.is_empty() && self.id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         ensure!(is_id, "its id is not one that plantd made");
         ensure!(!self.kinds.is_empty(), "it has no kind of event to send");
-        ensure!(!self.secrets.is_empty(), "it has no secret");
-        self.secrets.iter().try_for_each(|secret| secret.signer().map(drop))?;
+        let is_signed = self.secrets.first().is_some_and(|newest| newest.until.is_none());
+        ensure!(is_signed, "it has no secret without an end");
+        self.secrets.iter().try_for_each(Secret::check)?;
         self.destination.check()
     }
 
@@ -162,12 +168,20 @@ impl Webhook {
 
 impl Secret {
     fn random() -> anyhow::Result<Self> {
-        let secret = format!("whsec_{}", STANDARD.encode(random::<SECRET_BYTES>()?));
+        let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(random::<SECRET_BYTES>()?));
         Ok(Self { secret, until: None })
     }
 
+    fn check(&self) -> anyhow::Result<()> {
+        let bytes = self.secret.strip_prefix(SECRET_PREFIX).map(|text| STANDARD.decode(text));
+        // The error of the decoder would quote a character of the secret.
+        let is_secret = matches!(bytes, Some(Ok(bytes)) if SECRET_LENGTHS.contains(&bytes.len()));
+        let (least, most) = (SECRET_LENGTHS.start(), SECRET_LENGTHS.end());
+        ensure!(is_secret, "a secret is {SECRET_PREFIX} and {least} to {most} bytes in base64");
+        Ok(())
+    }
+
     fn signer(&self) -> anyhow::Result<Signer> {
-        // The error would quote a character of the secret.
         Signer::new(&self.secret).map_err(|_| anyhow!("it has a secret that is not base64"))
     }
 }

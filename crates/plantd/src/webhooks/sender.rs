@@ -64,7 +64,11 @@ impl Sender {
                 Ok(()) => trouble = None,
                 Err(_) if self.is_removed() => {}
                 Err(error) => {
-                    let error = format!("{error:#}");
+                    let error = match error.downcast_ref::<StoreError>() {
+                        // Its text has the causes.
+                        Some(error) => error.to_string(),
+                        None => format!("{error:#}"),
+                    };
                     let webhook = self.webhook.borrow().clone();
                     // Shown until the store answers again.
                     self.shown().note_failed(error.clone(), None, false, webhook.times_resumed);
@@ -132,7 +136,7 @@ impl Turn<'_> {
             Some(Pending { oldest_at, what: Deliveries::Lost(to) }) => {
                 Ok(vec![delivery::lost(&self.webhook, after, *to, *oldest_at)?])
             }
-            Some(Pending { what: Deliveries::Events(ends), .. }) => {
+            Some(Pending { oldest_at, what: Deliveries::Events(ends) }) => {
                 let events = match decided {
                     Some(events) => events,
                     None => {
@@ -140,7 +144,7 @@ impl Turn<'_> {
                         self.encoded(self.events_up_to(after, last.revision).await?).await?
                     }
                 };
-                delivery::changed(&self.webhook, events, ends)
+                delivery::changed(&self.webhook, events, ends, *oldest_at)
             }
         }
     }
@@ -229,7 +233,7 @@ impl Turn<'_> {
                 break;
             }
             if self.held.elapsed() > RECHECK_AFTER {
-                self.save().await?;
+                self.recheck().await?;
             }
             if let Some(pending) = &mut self.progress.pending {
                 pending.oldest_at = delivery.oldest_at;
@@ -241,6 +245,13 @@ impl Turn<'_> {
                 break;
             }
         }
+        self.save().await
+    }
+
+    /// Looks whether this server still holds the checkpoint.
+    async fn recheck(&mut self) -> anyhow::Result<()> {
+        // A holder that does not show itself for half a minute loses what it holds in PostgreSQL.
+        self.sender.store.checkpoints.hold(&self.webhook.id).await?;
         self.save().await
     }
 
