@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_used_ends_a_start_and_changes_nothing_in_a_running_serv
     let key = key(&hook.secret);
     for (id, (content, mode, words)) in (1..).zip([
         (whole.replace("null", ""), 0o600, "it is broken at line "),
-        (whole.replace(key, &format!("é{key}")), 0o600, "it has a secret that is not base64"),
+        (whole.replace(key, &format!("é{key}")), 0o600, "24 to 64 bytes in base64"),
         (whole.replace("http:", "ftp:"), 0o600, "use https"),
         (many(2), 0o600, "several webhooks with the name or the id of shop"),
         (many(17), 0o600, "it has 17 webhooks, more than 16"),
