@@ -38,8 +38,16 @@ const TESTS_AT_A_TIME: &str = "4";
 const SLOWEST: [&str; 6] = ["torture", "access", "pages", "postgres", "sockets", "packages"];
 
 /// The black-box tests that apply to every store: they run on a data folder and on PostgreSQL.
-const TESTS_OF_ANY_STORE: [&str; 7] =
-    ["audit", "events", "import_export_command", "monitoring", "openapi", "plants", "route_walk"];
+const TESTS_OF_ANY_STORE: [&str; 8] = [
+    "audit",
+    "events",
+    "import_export_command",
+    "monitoring",
+    "openapi",
+    "plants",
+    "route_walk",
+    "webhooks",
+];
 
 /// Installs what the tests need, builds the program, and runs the tests. With arguments, runs `cargo test` once with
 /// them instead.

@@ -670,7 +670,7 @@ async fn a_checkpoint_that_could_not_be_saved_is_not_shown_until_it_is_on_disk()
 }
 
 #[tokio::test]
-async fn a_damaged_file_of_checkpoints_is_refused_by_its_name() {
+async fn a_damaged_file_of_checkpoints_is_refused_by_its_name_and_found_by_a_verification() {
     let folder = Folder::new();
     let repository = folder.try_open().expect("opens");
     repository.hold("shop").await.expect("reads");
@@ -686,7 +686,10 @@ async fn a_damaged_file_of_checkpoints_is_refused_by_its_name() {
             folder.assert_refused(&format!("{} cannot be used", file.display()));
         }
     }
+    let [finding] = &folder.disagreements()[..] else { panic!("not one finding") };
+    assert!(finding.contains("checkpoints cannot be used"), "{finding}");
     fs::write(&file, whole).expect("writes");
+    folder.assert_sound();
     let repository = folder.try_open().expect("opens");
     assert_eq!(repository.hold("shop").await.expect("reads").content, [7; 100]);
 }

@@ -215,8 +215,8 @@ impl Copy {
     }
 }
 
-/// Kills a server again and again, while its receivers fail. Returns the report.
-fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
+/// Kills a server again and again, while its receivers fail. `settle` waits until a killed server changes nothing more.
+fn kill_with_webhooks(launch: Launch, store: &str, settle: impl Fn()) -> Report {
     let (mut chance, kills, receivers) = (chance(), times(5, 500), times(6, 16));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("webhooks.json");
@@ -232,6 +232,7 @@ fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
     });
     for _ in 0..kills {
         ordeal.load_and_kill(MAX_LOAD_MS);
+        settle();
         ordeal.restart(launch.clone());
     }
     for receiver in &receivers {
@@ -259,11 +260,17 @@ fn kill_with_webhooks(launch: Launch, store: &str) -> Report {
 
 #[test]
 fn receivers_get_every_change_of_a_store_on_disk_across_kills() {
-    kill_with_webhooks(Launch::new(), "disk").print();
+    kill_with_webhooks(Launch::new(), "disk", || {}).print();
 }
 
 #[test]
 fn receivers_get_every_change_of_a_store_in_postgresql_across_kills() {
-    let launch = Launch::new().postgres(shared().url(), &fresh_schema_name());
-    kill_with_webhooks(launch, "PostgreSQL").print();
+    let schema = fresh_schema_name();
+    let url = format!("{}?application_name={schema}", shared().url());
+    let launch = Launch::new().postgres(&url, &schema);
+    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
+    let settle = || {
+        wait_until("the sessions of a killed server to end", || shared().query(&left) == "0");
+    };
+    kill_with_webhooks(launch, "PostgreSQL", settle).print();
 }

@@ -175,7 +175,9 @@ fn create(options: WebhookCreateOptions) -> Result<(), Stop> {
     if kinds.is_empty() {
         kinds = EventKind::ALL.to_vec();
     }
-    let url = parse_strictly(&url).context("--url cannot be used").map_err(Stop::Usage)?;
+    let url = parse_strictly(&url)
+        .context("give a URL such as https://shop.example/plants")
+        .map_err(Stop::Usage)?;
     let destination = Destination { url, allow_http, allow_private };
     let webhook = Webhook::new(name, destination, kinds, plants).map_err(Stop::Usage)?;
     if file.webhooks.is_none() {

@@ -15,6 +15,7 @@ use super::errors::{advise, advise_on_disk, is_about_access, open_error};
 use super::findings::Findings;
 use super::verify::{Verification, Verifier};
 use crate::record::PlantRecord;
+use crate::sled::checkpoints;
 use crate::sled::commit::change::Totals;
 use crate::sled::commit::recovery::replay;
 use crate::sled::commit::write_ahead_log;
@@ -140,6 +141,7 @@ fn look(
     findings: &mut Findings,
 ) -> anyhow::Result<Found> {
     let mut found = Found { _lock: lock, ..Found::default() };
+    findings.value_of(checkpoints::read(directory))?;
     let manifest = findings.value_of(files.read_manifest())?;
     match &manifest {
         Some(manifest) => {
