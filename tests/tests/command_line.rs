@@ -522,7 +522,7 @@ fn a_number_that_cannot_be_used_is_refused_with_its_flag_and_what_is_allowed() {
         (&[], "--keep-events-for", duration, &["soon"]),
         (&[], "--max-followers", ["from 0 to", "32768"], &["32769"]),
         (&[], "--rate-limit", ["from 1 to", "4294967295"], &["0", "4294967296"]),
-        (&[], "--postgres-connections", ["from 9 to", "1000"], &["0", "8", "1001"]),
+        (&[], "--postgres-connections", ["from 10 to", "1000"], &["0", "9", "1001"]),
         (&[], "--drain-delay", duration, &["soon"]),
         (&[], "--drain-timeout", duration, &["soon"]),
         (&token, "--expires", duration, &["soon"]),

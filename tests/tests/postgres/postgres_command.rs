@@ -215,7 +215,7 @@ fn servers_share_their_plants_and_a_tokens_file() {
     let start = || {
         let launch = Launch::new().postgres(shared().url(), &schema).arguments(to_file);
         // The smallest number of connections suffices.
-        let launch = launch.arguments(["--postgres-connections", "9"]);
+        let launch = launch.arguments(["--postgres-connections", "10"]);
         TestServer::start_with(launch.without_environment("PLANTD_TOKEN"))
     };
     let servers = [start(), start()];
