@@ -5,15 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use humantime::parse_rfc3339;
 use serde::Deserialize;
 
-use super::load::{Load, Request, WARM_UP};
+use super::load::{Client, Load, Request, WARM_UP, request};
 use super::measure::Target::{AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results};
 use super::options::Options;
@@ -111,6 +111,7 @@ fn measure(
         output(create.arg(folder.join("data-0")))?;
     }
     serve(plantd, 1, folder, |programs: &[Program]| {
+        wait_until_begun(programs[0].address, webhooks)?;
         let created = AtomicU64::new(0);
         Load { duration: WARM_UP, ..*load }
             .run(programs, &created)
@@ -125,6 +126,22 @@ fn measure(
         }
         Ok((creates, receivers.received().split_off(warmed_up)))
     })
+}
+
+/// Waits until the webhooks have begun: one that begins after the first create would not get it as an event.
+fn wait_until_begun(server: SocketAddr, webhooks: usize) -> anyhow::Result<()> {
+    let mut client = Client::connect(server)?;
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        client.send(&request("GET /webhooks", "\r\n"), Instant::now())?;
+        while !client.receive()? {}
+        let list = String::from_utf8_lossy(&client.received);
+        if list.matches("\"lag_seconds\":0").count() == webhooks {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    bail!("the webhooks do not begin")
 }
 
 /// A server that takes every delivery. It ends with the bench.
@@ -179,7 +196,7 @@ impl Receivers {
         }
     }
 
-    fn received(&self) -> std::sync::MutexGuard<'_, Vec<Duration>> {
+    fn received(&self) -> MutexGuard<'_, Vec<Duration>> {
         self.lags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
