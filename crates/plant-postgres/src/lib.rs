@@ -4,8 +4,8 @@
 //! lane takes all waiting writes as one `group`, and its `writer` commits the group in one `transaction`; several
 //! groups are in flight at once. A `batch` has a transaction of its own, and an `import` is a series of groups. The
 //! `reader` reads plants, `search` makes pages of them with the help of the `name_index`, a `snapshot` keeps their moment,
-//! `history` reads past changes, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones. `checkpoints` keep the place of a
-//! reader of events.
+//! `history` reads past changes, `tags` counts tags, `events` reads events, and the `tail` follows the newest ones.
+//! `checkpoints` keep the place of a reader of events.
 //! `statements` and `page_statements` have the SQL, and `schema` makes the tables.
 //!
 //! ```no_run

@@ -8,7 +8,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Data, ReqData};
 use plant_domain::Plant;
 use plant_store::{Author, EventKind, HistoryRequest, PastChange, Revision};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::answers::AnswerMemory;
 use crate::errors::Failure;
@@ -17,7 +17,7 @@ use crate::extract::media_type::JSON;
 use crate::extract::query::HistoryQuery;
 use crate::extract::target::PlantInPath;
 use crate::handlers::Repository;
-use crate::handlers::events::shown_event::{as_text, as_time};
+use crate::handlers::events::shown_event::as_time;
 use crate::limits::{EVENT_ANSWER_MAX_BYTES, PLANT_ANSWER_MAX_BYTES};
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;
@@ -68,4 +68,8 @@ impl From<PastChange> for ShownChange {
     fn from(PastChange { revision, kind, at, by, plant }: PastChange) -> Self {
         Self { revision, kind, at, by, plant }
     }
+}
+
+fn as_text<S: Serializer>(revision: &Revision, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(revision)
 }

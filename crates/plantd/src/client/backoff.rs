@@ -24,7 +24,7 @@ impl Backoff {
         Self { next: FIRST, longest: LONGEST }
     }
 
-    /// Pauses that began with `first`, and of which there were `pauses`.
+    /// The backoff after this many pauses, the first of which was at most `first`.
     pub(crate) fn after(pauses: u32, first: Duration, longest: Duration) -> Self {
         let next = first.saturating_mul(2_u32.saturating_pow(pauses)).min(longest);
         Self { next, longest }

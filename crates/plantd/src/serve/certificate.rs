@@ -9,8 +9,8 @@ use plant_http::TlsCertificate;
 use prometheus::Gauge;
 
 use crate::exit::Stop;
+use crate::files::followed_file::follow;
 use crate::files::private_file::PrivateFile;
-use crate::serve::followed_file::follow;
 
 /// The permissions of users other than the owner and the group.
 const MODE_OF_OTHERS: u32 = 0o007;

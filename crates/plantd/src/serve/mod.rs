@@ -2,7 +2,6 @@
 
 mod certificate;
 pub(crate) mod first_run;
-pub(crate) mod followed_file;
 mod listen;
 mod metrics;
 mod monitoring;

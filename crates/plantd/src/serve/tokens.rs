@@ -8,9 +8,9 @@ use plant_http::{Scope, Token, TokenName, TokenRecord, Tokens};
 
 use crate::environment::variable;
 use crate::exit::Stop;
+use crate::files::followed_file::follow;
 use crate::files::json_file::JsonFile as _;
 use crate::files::tokens_file::{TOKEN_VARIABLE, TokensFile};
-use crate::serve::followed_file::follow;
 
 pub(crate) fn environment_token() -> anyhow::Result<Option<TokenRecord>> {
     let Some(token) = variable(TOKEN_VARIABLE) else { return Ok(None) };

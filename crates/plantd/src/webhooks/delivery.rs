@@ -10,7 +10,7 @@ use ureq::http::request::Builder;
 use crate::webhooks::file::Webhook;
 
 /// The largest body, in bytes: what Standard Webhooks recommends.
-pub(super) const BODY_MAX_BYTES: usize = 20_000;
+const BODY_MAX_BYTES: usize = 20_000;
 
 /// An upper bound for the bytes of a body outside its events.
 const AROUND_EVENTS_BYTES: usize = 128;
@@ -87,8 +87,8 @@ pub(super) fn ends(events: &[EncodedEvent]) -> Vec<EventCursor> {
     ends
 }
 
-/// The deliveries that end at these cursors. Events after the last of them are left out. A delivery has no events, and this
-/// time, if the file of webhooks was edited to want others.
+/// The deliveries that end at these cursors. Events after the last of them are left out. If the wanted kinds were edited since
+/// the cursors were saved, a delivery may have no events; `time` is then its time.
 pub(super) fn changed(
     webhook: &Webhook,
     events: Vec<EncodedEvent>,

@@ -77,7 +77,8 @@ impl Destination {
         is_loopback || self.url.host_str() == Some("localhost")
     }
 
-    /// Whether deliveries may go to this address. `localhost` must be this machine, and only `localhost` may be.
+    /// Whether deliveries may go to this address. A URL that names this machine reaches it alone, and another URL reaches it
+    /// only with `allow_private`.
     fn permits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if self.names_this_machine() {

@@ -20,7 +20,7 @@ use crate::webhooks::destination::Destination;
 /// The most webhooks of a server. Each has a connection and reads every event.
 pub(crate) const WEBHOOKS_MAX: usize = 16;
 
-pub(crate) const NAME_MAX_CHARACTERS: usize = 64;
+const NAME_MAX_CHARACTERS: usize = 64;
 
 /// How long the previous secret signs too after a rotation.
 pub(crate) const OLD_SECRET_LASTS: Duration = Duration::from_secs(24 * 3600);

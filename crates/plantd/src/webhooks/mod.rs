@@ -34,8 +34,8 @@ use self::sender::Sender;
 use self::status::status;
 use self::store::Store;
 use crate::exit::Stop;
+use crate::files::followed_file::follow;
 use crate::files::json_file::JsonFile as _;
-use crate::serve::followed_file::follow;
 
 /// The thread that sends the webhooks of a server.
 pub(crate) struct Webhooks {

@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The checkpoint has it as JSON, in which a later version may have more members.
+/// Stored as JSON. A later version may add members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Progress {

@@ -14,13 +14,13 @@ use crate::webhooks::destination::{Destination, PermittedAddresses};
 use crate::webhooks::file::Webhook;
 
 /// How long an attempt may take, from resolving the host to the end of the answer.
-pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How much of an answer is read, in bytes.
-pub(super) const ANSWER_MAX_BYTES: u64 = 4096;
+const ANSWER_MAX_BYTES: u64 = 4096;
 
-/// How long a connection may stay idle before the next delivery uses another. Many servers close idle connections after 5 s, and
-/// a delivery that is sent just then would have to be repeated.
+/// For how long an idle connection is used again. Many servers close idle connections after 5 s, and a delivery that is sent
+/// at that moment fails.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// Sends deliveries to the receiver of a webhook, one at a time over one connection.

@@ -201,8 +201,8 @@ impl Turn<'_> {
     ) -> anyhow::Result<Vec<Event>> {
         let mut events = Vec::new();
         while after.revision < last {
-            let page = EventsAfter::Cursor(after);
-            let page = self.sender.store.repository.events(page, EVENTS_AT_ONCE).await?;
+            let start = EventsAfter::Cursor(after);
+            let page = self.sender.store.repository.events(start, EVENTS_AT_ONCE).await?;
             if page.events.is_empty() {
                 // The database was set back to an earlier state.
                 bail!(StoreError::EventsGone);

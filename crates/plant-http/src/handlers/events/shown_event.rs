@@ -1,7 +1,6 @@
 //! Events as clients see them: those that follow events, and the receivers of webhooks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -99,13 +98,6 @@ fn has_changed(event: &Event, stored: Option<&StoredPlant>) -> bool {
         Some(stored) => stored.revision != event.revision(),
         None => event.kind != EventKind::Deleted,
     }
-}
-
-pub(crate) fn as_text<S: Serializer>(
-    value: &impl Display,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }
 
 /// RFC 3339 in UTC, with milliseconds.
