@@ -154,14 +154,21 @@ impl SledRepository {
             format!("cannot open the database in {}", config.directory.display())
         })?;
         let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
-        let open::Opened { files, manifest, tables, write_ahead_log, to_archive, lock } = opened;
+        let open::Opened {
+            files,
+            manifest,
+            tables,
+            write_ahead_log,
+            to_archive,
+            checkpoints,
+            lock,
+        } = opened;
         let (event_log, totals) = (manifest.event_log, manifest.totals);
         let tree = Arc::new(MergeTree::new(tables, totals));
         let events =
             EventLog { tree: Arc::clone(&tree), id: event_log, retention: config.retention };
         let lock_of_threads = lock.try_clone().context("cannot keep the lock")?;
         let directory = config.directory.clone();
-        let checkpoints = CheckpointFile::open(&directory)?;
         let disk_space = DiskSpace::new(free_room, lock_of_threads, directory, Arc::clone(&health));
         let disk_space = Arc::new(disk_space);
         let metrics = Arc::<EngineMetrics>::default();

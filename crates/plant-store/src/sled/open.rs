@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 
 use crate::fault;
+use crate::sled::checkpoints::CheckpointFile;
 use crate::sled::commit::change::ChangeGroup;
 use crate::sled::commit::recovery::{newest_run, replay};
 use crate::sled::commit::write_ahead_log::{self, WriteAheadLog};
@@ -38,6 +39,7 @@ pub(crate) struct Opened {
     pub(crate) write_ahead_log: WriteAheadLog,
     /// The newest consecutive groups in the write-ahead log, oldest first, if there is an archive.
     pub(crate) to_archive: Vec<ChangeGroup>,
+    pub(crate) checkpoints: CheckpointFile,
     pub(crate) lock: File,
 }
 
@@ -54,11 +56,17 @@ fn make_or_open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result
     if !files.has_database()? {
         make_database(directory, &files)?;
     }
-    recover(config, files, lock).map_err(advise)
+    let checkpoints = CheckpointFile::open(directory)?;
+    recover(config, files, checkpoints, lock).map_err(advise)
 }
 
 /// Checks the database, and flushes what only the write-ahead log has.
-fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Opened> {
+fn recover(
+    config: &SledConfig,
+    files: Files,
+    checkpoints: CheckpointFile,
+    lock: File,
+) -> anyhow::Result<Opened> {
     let mut findings = Findings::Refuse;
     let mut manifest = files.read_manifest()?;
     // A kill may have come between the rename of the manifest and this sync; a power cut could still undo the rename.
@@ -80,7 +88,7 @@ fn recover(config: &SledConfig, files: Files, lock: File) -> anyhow::Result<Open
         tables = with_newest(&tables, table);
     }
     fault::point("before-opened");
-    Ok(Opened { files, manifest, tables, write_ahead_log, to_archive, lock })
+    Ok(Opened { files, manifest, tables, write_ahead_log, to_archive, checkpoints, lock })
 }
 
 pub(crate) fn open_tables(files: &Files, manifest: &Manifest) -> anyhow::Result<Tables> {
