@@ -1,5 +1,6 @@
-//! Checkpoints in a table. A row names its holder, a random number. The holder has an advisory lock with this number in a
-//! session of its own, which PostgreSQL ends, and the lock with it, when the program ends. Then another program takes the row.
+//! Checkpoints in a table. Each row names its holder by a random number. A holder keeps an advisory lock on its number in a
+//! session of its own. When the holder's program ends, PostgreSQL ends that session and releases the lock, and another program
+//! can take the row.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -56,6 +56,7 @@ fn make_or_open(config: &SledConfig, health: Arc<StoreHealth>) -> anyhow::Result
     if !files.has_database()? {
         make_database(directory, &files)?;
     }
+    // Not in `recover`, whose errors advise to restore a backup: backups have no checkpoints.
     let checkpoints = CheckpointFile::open(directory)?;
     recover(config, files, checkpoints, lock).map_err(advise)
 }

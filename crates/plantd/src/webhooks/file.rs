@@ -32,6 +32,8 @@ const SECRET_LENGTHS: RangeInclusive<usize> = 24..=64;
 
 const SECRET_PREFIX: &str = "whsec_";
 
+const NO_RANDOM_BYTES: &str = "the system gives no random bytes";
+
 /// The content of the file, as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,7 +116,7 @@ impl Webhook {
     ) -> anyhow::Result<Self> {
         let webhook = Self {
             name,
-            id: format!("{:016x}", u64::from_ne_bytes(random()?)),
+            id: format!("{:016x}", getrandom::u64().context(NO_RANDOM_BYTES)?),
             destination,
             kinds,
             plants,
@@ -168,8 +170,9 @@ impl Webhook {
 
 impl Secret {
     fn random() -> anyhow::Result<Self> {
-        let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(random::<SECRET_BYTES>()?));
-        Ok(Self { secret, until: None })
+        let mut bytes = [0; SECRET_BYTES];
+        getrandom::fill(&mut bytes).context(NO_RANDOM_BYTES)?;
+        Ok(Self { secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes)), until: None })
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -184,12 +187,6 @@ impl Secret {
     fn signer(&self) -> anyhow::Result<Signer> {
         Signer::new(&self.secret).map_err(|_| anyhow!("it has a secret that is not base64"))
     }
-}
-
-fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).context("this system gives no random numbers")?;
-    Ok(bytes)
 }
 
 /// The file of a server: by default, `webhooks.json` in the data folder.
