@@ -167,7 +167,7 @@ pub fn tags(query: &str, after: &str) -> Option<(TagPageRequest, String)> {
 /// the error.
 pub fn head_end<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Result<Option<usize>, usize> {
     let mut head = HeadEnd::default();
-    end_in_parts(parts, |part| head.find(part))
+    end_in_parts(parts, |part| head.find(&mut part.to_vec()))
 }
 
 /// Like [`head_end`], for a chunked body.

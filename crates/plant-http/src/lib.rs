@@ -19,6 +19,7 @@
 
 mod access;
 mod answers;
+mod decimal;
 mod errors;
 mod extract;
 mod handlers;

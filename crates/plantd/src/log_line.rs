@@ -19,6 +19,9 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The length of most levels; the others are one character shorter.
+const LEVEL_CHARACTERS: usize = "ERROR".len();
+
 /// The buffer in which a thread writes one line after the other, so that a line in text allocates nothing.
 #[derive(Default)]
 pub(crate) struct LineBuffer {
@@ -58,9 +61,13 @@ impl LineBuffer {
     }
 
     fn write_text(&mut self, record: &Record<'_>) {
-        let (level, target) = (record.level(), record.target());
         let zone = if self.date.is_empty() { "" } else { "Z " };
-        let _ = write!(self.line, "[{}{zone}{level:<5} {target}] {}", self.date, record.args());
+        let level = record.level().as_str();
+        let padding = if level.len() < LEVEL_CHARACTERS { " " } else { "" };
+        for part in ["[", &self.date, zone, level, padding, " ", record.target(), "] "] {
+            self.line.push_str(part);
+        }
+        let _ = write!(self.line, "{}", record.args());
     }
 
     /// The text of a line about a request consists of its fields, so they replace the message.

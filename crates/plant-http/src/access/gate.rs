@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use actix_http::header::{self, HeaderMap};
 
-use crate::access::token::Token;
+use crate::access::last_token::LastToken;
+use crate::access::token::{Token, TokenDigest};
 use crate::access::token_record::{Scope, TokenRecord};
 use crate::access::tokens::{TokenInForce, Tokens};
 use crate::errors::{ErrorNumber, Failure};
@@ -38,10 +39,19 @@ pub(crate) struct Identity {
 }
 
 impl Gate {
-    /// The token of a request that needs one.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Identity, Failure> {
+    /// The token of a request that needs one. `last` is that of the connection.
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        last: Option<&LastToken>,
+    ) -> Result<Identity, Failure> {
         let text = bearer_token(headers)?;
-        let token = self.tokens.find(text).ok_or_else(|| invalid_token(text))?;
+        let known = last.and_then(|last| last.digest_of(text));
+        let digest = known.unwrap_or_else(|| TokenDigest::of(text));
+        let token = self.tokens.find(&digest).ok_or_else(|| invalid_token(text))?;
+        if let (Some(last), None) = (last, known) {
+            last.remember(text, digest);
+        }
         Ok(Identity { tokens: Rc::clone(&self.tokens), token })
     }
 }

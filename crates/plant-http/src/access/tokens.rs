@@ -62,18 +62,14 @@ impl Tokens {
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
     }
 
-    /// The valid token with this text; `None` when it is unknown or has expired.
-    pub(super) fn find(&self, text: &[u8]) -> Option<Arc<TokenInForce>> {
-        self.find_digest(&TokenDigest::of(text))
-    }
-
     /// Whether this token, which was valid, still is.
     pub(super) fn is_in_force(&self, token: &TokenInForce) -> bool {
-        self.find_digest(&token.record.sha256).is_some()
+        self.find(&token.record.sha256).is_some()
     }
 
-    /// Compares with every token, each in constant time, so that the duration reveals nothing.
-    fn find_digest(&self, digest: &TokenDigest) -> Option<Arc<TokenInForce>> {
+    /// The valid token with this digest; `None` when it is unknown or has expired. Compares with every token, each in constant
+    /// time, so that the duration reveals nothing.
+    pub(super) fn find(&self, digest: &TokenDigest) -> Option<Arc<TokenInForce>> {
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for token in in_force.iter() {
@@ -159,7 +155,7 @@ mod tests {
 
         // A token that has expired stays expired when the file is read again, unless the file has another expiry.
         let tokens = Tokens::new(vec![record.clone()]);
-        let find = || tokens.find(token.reveal().as_bytes());
+        let find = || tokens.find(&token.digest());
         find().unwrap().life.has_ended(true, now);
         tokens.replace(vec![record.clone()]);
         assert!(find().is_none());
@@ -171,7 +167,7 @@ mod tests {
     fn the_count_of_a_token_s_requests_outlives_a_change_of_the_file() {
         let token = Token::random().unwrap();
         let tokens = Tokens::with_rate_limit(vec![record(&token)], NonZeroU32::MIN);
-        let count = || tokens.find(token.reveal().as_bytes()).unwrap().count_request();
+        let count = || tokens.find(&token.digest()).unwrap().count_request();
         assert!(repeat_with(count).any(|is_allowed| !is_allowed));
         tokens.replace(vec![record(&token)]);
         assert!(!count(), "a change of the file gives no new requests");

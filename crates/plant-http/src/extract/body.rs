@@ -1,7 +1,6 @@
 //! Bodies, read in bounded memory and time.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::time::Duration;
 
 use actix_http::Payload;
@@ -17,7 +16,7 @@ use crate::extract::media_type::check_media_type;
 use crate::limits::{
     BATCH_BODY_DEADLINE, BATCH_BODY_MAX_BYTES, BODY_DEADLINE, BODY_IDLE_DEADLINE, BODY_MAX_BYTES,
 };
-use crate::server::http1::state::ConnectionState;
+use crate::server::http1::ClientConnection;
 
 /// How long the unwanted rest of a body is read and dropped. Without this, a client that is still sending
 /// would miss the answer.
@@ -29,7 +28,7 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A body of any length, part by part.
 pub(crate) struct BodyStream {
     payload: Peekable<Payload>,
-    connection: Option<Rc<ConnectionState>>,
+    connection: ClientConnection,
     /// The body has ended or failed.
     has_ended: bool,
 }
@@ -45,7 +44,7 @@ impl FromRequest for BodyStream {
 
 impl BodyStream {
     fn new(request: &HttpRequest, payload: &mut Payload) -> Self {
-        let connection = request.conn_data::<Rc<ConnectionState>>().map(Rc::clone);
+        let connection = ClientConnection::of(request);
         Self { payload: payload.take().peekable(), connection, has_ended: false }
     }
 
@@ -78,10 +77,8 @@ impl BodyStream {
             Err(_) => Some(Err(Failure::new(ErrorNumber::RequestTimeout, late_body(allowed)))),
         };
         self.has_ended = !matches!(next, Some(Ok(_)));
-        if next.is_none()
-            && let Some(connection) = &self.connection
-        {
-            connection.body_was_read();
+        if next.is_none() {
+            self.connection.body_was_read();
         }
         next.transpose()
     }

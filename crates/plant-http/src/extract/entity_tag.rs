@@ -3,12 +3,16 @@
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
 
+use crate::decimal::push_integer;
 use crate::errors::{ErrorNumber, Failure};
 use crate::limits::ENTITY_TAGS_MAX;
 
 /// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
 pub(crate) fn entity_tag(revision: Revision) -> String {
-    format!("\"{revision}\"")
+    let mut text = String::from("\"");
+    push_integer(&mut text, revision.get());
+    text.push('"');
+    text
 }
 
 /// The preconditions of a request (RFC 9110, sections 13.1.1 and 13.1.2).

@@ -6,6 +6,7 @@ use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
 use crate::errors::Failure;
+use crate::server::http1::ClientConnection;
 
 /// What a handler takes from the path, the query and the headers of a request.
 pub(crate) struct Head<T>(pub(crate) T);
@@ -21,5 +22,11 @@ impl<T: FromHead> FromRequest for Head<T> {
 
     fn from_request(request: &HttpRequest, _payload: &mut Payload) -> Self::Future {
         ready(T::read(request).map(Self))
+    }
+}
+
+impl FromHead for ClientConnection {
+    fn read(request: &HttpRequest) -> Result<Self, Failure> {
+        Ok(Self::of(request))
     }
 }

@@ -3,7 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod body;
 pub(crate) mod chunked;
-pub(crate) mod client_presence;
 pub(crate) mod entity_tag;
 pub(crate) mod event_request;
 pub(crate) mod head;

@@ -5,11 +5,10 @@ use std::mem;
 use std::rc::Rc;
 
 use log::Level;
-use log::kv::Source;
 use plant_domain::PlantId;
 
 use crate::middleware::context::RequestContext;
-use crate::middleware::log_fields::{self, AsText};
+use crate::middleware::log_fields::{self, FieldValue};
 
 const IMPORT_LOG: &str = "plantd::audit::import";
 const BATCH_LOG: &str = "plantd::audit::batch";
@@ -65,12 +64,10 @@ impl AuditedWrites {
     }
 
     fn log(&self, outcome: &str, plant: PlantId) {
-        let of_request = self.context.fields();
-        let of_plant = [Some(("plant", plant.get().into()))];
-        let all: [&dyn Source; 3] =
-            [&("outcome", outcome), &of_request.as_slice(), &of_plant.as_slice()];
-        let text = format_args!("{outcome}{}{}", AsText(&of_request), AsText(&of_plant));
-        log_fields::log(Level::Debug, self.log, text, &all.as_slice());
+        let first = [Some(("outcome", FieldValue::Text(outcome)))];
+        let of_plant = [Some(("plant", FieldValue::Integer(plant.get())))];
+        let last: [&[_]; 2] = [&self.context.fields(), &of_plant];
+        log_fields::log(Level::Debug, self.log, outcome.to_owned(), &first, &last);
     }
 }
 

@@ -1,23 +1,22 @@
 //! The context of a request: its id, its token, the decision of the gate, and the plant that the request is about.
 
 use std::cell::{Cell, OnceCell};
-use std::fmt::Display;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use actix_http::HttpMessage;
 use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_http::{HttpMessage, RequestHead};
 use log::Level;
-use log::kv::{Source, Value};
 use plant_domain::PlantId;
 use plant_store::Author;
 use uuid::{Timestamp, Uuid};
 
-use crate::access::gate::{Access, Gate, Identity};
+use crate::access::gate::{Access, Identity};
 use crate::access::token_record::TokenRecord;
+use crate::decimal::push_integer;
 use crate::errors::Failure;
 use crate::limits::REQUEST_ID_MAX_CHARACTERS;
-use crate::middleware::log_fields::{self, AsText, Field};
+use crate::middleware::log_fields::{self, Field, FieldValue};
 use crate::middleware::trace_context::TraceContext;
 
 /// Where errors of requests are logged that clients must not see.
@@ -129,27 +128,28 @@ impl RequestContext {
     }
 
     /// A path of the service behind the path that the service is mounted on.
-    fn path(&self, path: impl Display) -> String {
-        format!("{}{path}", self.mount.get().map_or("", String::as_str))
+    fn path(&self, path: &str) -> String {
+        [self.mount.get().map_or("", String::as_str), path].concat()
     }
 
     /// The path of a plant.
     pub(crate) fn plant_path(&self, id: PlantId) -> String {
-        self.path(format_args!("/plants/{id}"))
+        let mut path = self.path("/plants/");
+        push_integer(&mut path, id.get());
+        path
     }
 
-    /// Asks the gate whether the request may be answered. Repeated calls count once against the rate of the token.
+    /// Whether the request may be answered. Repeated calls count once against the rate of the token.
     pub(crate) fn authorize(
         &self,
-        gate: &Gate,
-        head: &RequestHead,
         access: Access,
+        identify: impl FnOnce() -> Result<Identity, Failure>,
     ) -> Result<(), Failure> {
         if self.is_let_in.get() {
             return Ok(());
         }
         if access != Access::Open {
-            let identity = gate.identify(&head.headers)?;
+            let identity = identify()?;
             self.identity.get_or_init(|| identity).admit(access)?;
         }
         self.is_let_in.set(true);
@@ -187,21 +187,19 @@ impl RequestContext {
         let trace = self.trace.as_ref();
         [
             // Always visible ASCII, as `request_id` makes sure.
-            Some(("id", self.id.to_str().unwrap_or_default().into())),
-            token.map(|name| ("token", Value::from_display(name))),
-            self.plant.get().map(|plant| ("plant", plant.get().into())),
-            self.batch.get().map(|requests| ("requests", requests.into())),
-            trace.map(|trace| ("trace_id", trace.trace_id().into())),
-            trace.map(|trace| ("parent_id", trace.parent_id().into())),
+            Some(("id", FieldValue::Text(self.id.to_str().unwrap_or_default()))),
+            token.map(|name| ("token", FieldValue::Text(name.author().name()))),
+            self.plant.get().map(|plant| ("plant", FieldValue::Integer(plant.get()))),
+            self.batch.get().map(|requests| ("requests", FieldValue::Count(requests as u64))),
+            trace.map(|trace| ("trace_id", FieldValue::Text(trace.trace_id()))),
+            trace.map(|trace| ("parent_id", FieldValue::Text(trace.parent_id()))),
         ]
     }
 
     /// Logs an error that the client must not see.
     pub(crate) fn log_error(&self, message: &str) {
-        let fields = self.fields();
-        let all: [&dyn Source; 2] = [&("message", message), &fields.as_slice()];
-        let text = format_args!("{message}:{}", AsText(&fields));
-        log_fields::log(Level::Error, ERROR_LOG, text, &all.as_slice());
+        let first = [Some(("message", FieldValue::Text(message)))];
+        log_fields::log(Level::Error, ERROR_LOG, format!("{message}:"), &first, &[&self.fields()]);
     }
 
     pub(crate) fn import_counts(&self) -> ImportCounts {
@@ -218,14 +216,14 @@ impl RequestContext {
 
 impl ImportCounts {
     /// All counts, but `unknown` only if it is not 0.
-    pub(super) fn fields(&self) -> [Field<'_>; 5] {
-        let Self { created, replaced, skipped, failed, unknown } = *self;
+    pub(super) fn fields(self) -> [Field<'static>; 5] {
+        let Self { created, replaced, skipped, failed, unknown } = self;
         [
-            Some(("created", created.into())),
-            Some(("replaced", replaced.into())),
-            Some(("skipped", skipped.into())),
-            Some(("failed", failed.into())),
-            (unknown > 0).then(|| ("unknown", unknown.into())),
+            Some(("created", FieldValue::Count(created))),
+            Some(("replaced", FieldValue::Count(replaced))),
+            Some(("skipped", FieldValue::Count(skipped))),
+            Some(("failed", FieldValue::Count(failed))),
+            (unknown > 0).then_some(("unknown", FieldValue::Count(unknown))),
         ]
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use actix_http::body::{BodySize, BodyStream, BoxBody, MessageBody};
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_http::{ConnectionType, Method, RequestHead, StatusCode, Version};
+use actix_http::{Method, RequestHead, StatusCode};
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use futures_util::stream;
@@ -23,8 +23,7 @@ use crate::middleware::context::{REQUEST_ID, RequestContext};
 use crate::middleware::policy::Policy;
 use crate::middleware::request_log::{LoggedHead, RequestLog};
 use crate::route_table::RouteEntry;
-use crate::server::http1::framing::BodyLength;
-use crate::server::http1::state::ConnectionState;
+use crate::server::http1::ClientConnection;
 
 /// The headers of every answer, unless the handler has set them. Browsers take the content type as it is (the Fetch
 /// standard, section "X-Content-Type-Options"), and an answer that is opened as a page may load or run nothing. Shared
@@ -52,7 +51,7 @@ pub(crate) struct Exchange {
     cors_headers: Vec<(HeaderName, HeaderValue)>,
     /// What the log line begins with, unless the log discards it.
     logged: Option<LoggedHead>,
-    connection: Option<Rc<ConnectionState>>,
+    connection: ClientConnection,
     /// The status of the answer, once it has begun.
     status: Option<StatusCode>,
     error: Option<ErrorNumber>,
@@ -65,12 +64,9 @@ impl Exchange {
         route: &RouteEntry,
         context: Rc<RequestContext>,
         head: &RequestHead,
-        connection: Option<&Rc<ConnectionState>>,
+        connection: ClientConnection,
     ) -> Self {
-        if let Some(connection) = connection {
-            let is_last = head.connection_type() != ConnectionType::KeepAlive;
-            connection.request_begins(BodyLength::of(head), is_last);
-        }
+        connection.begin_request(head);
         Self {
             begun: Instant::now(),
             policy: Rc::clone(policy),
@@ -81,7 +77,7 @@ impl Exchange {
             is_head: head.method == Method::HEAD,
             cors_headers: cors::answer_headers(&policy.cors_origins, head),
             logged: LoggedHead::of(head),
-            connection: connection.map(Rc::clone),
+            connection,
             status: None,
             error: None,
         }
@@ -97,16 +93,8 @@ impl Exchange {
             }
         }
         self.status = Some(response.status());
-        if let Some(connection) = &self.connection {
-            let head = response.head_mut();
-            // actix-http reuses heads and keeps their version, which determines the connection type.
-            head.version = Version::HTTP_11;
-            let is_last = head.connection_type() == ConnectionType::Close;
-            // In the drain, the client should send its next request on another connection.
-            if connection.answer_begins(is_last, self.policy.draining.has_begun()) {
-                response.head_mut().set_connection_type(ConnectionType::Close);
-            }
-        }
+        let is_in_drain = self.policy.draining.has_begun();
+        self.connection.begin_answer(response.head_mut(), is_in_drain);
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.context.id.clone());
         for (name, value) in COMMON_HEADERS {
@@ -157,9 +145,7 @@ impl Drop for Exchange {
             }
             .log(is_change);
         }
-        if let Some(connection) = &self.connection {
-            connection.answer_ends();
-        }
+        self.connection.end_answer();
     }
 }
 
@@ -216,7 +202,7 @@ mod tests {
     use crate::service::PlantService;
 
     /// The answer to a request of this method whose handler answers with a stream that never goes on.
-    fn endless_answer(method: Method, connection: &Rc<ConnectionState>) -> HttpResponse {
+    fn endless_answer(method: Method, connection: ClientConnection) -> HttpResponse {
         let mut request = Request::new();
         request.head_mut().method = method;
         let context = RequestContext::of(&request);
@@ -225,14 +211,14 @@ mod tests {
         let service = PlantService::new(Arc::new(repository), Tokens::new(Vec::new()));
         let policy = service.policy(Routes::All);
         let route = policy.routes.find("/plants");
-        let exchange = Exchange::begin(&policy, route, context, request.head(), Some(connection));
+        let exchange = Exchange::begin(&policy, route, context, request.head(), connection);
         let body = BodyStream::new(stream::pending::<Result<Bytes, Infallible>>());
         exchange.begin_answer(HttpResponse::Ok().body(body))
     }
 
     #[test]
     fn a_stream_is_not_read_for_head() {
-        let mut body = endless_answer(Method::HEAD, &Rc::default()).into_body();
+        let mut body = endless_answer(Method::HEAD, ClientConnection::default()).into_body();
         assert_eq!(body.size(), BodySize::Stream, "the headers would not be those of GET");
         let context = &mut Context::from_waker(Waker::noop());
         assert!(matches!(Pin::new(&mut body).poll_next(context), Poll::Ready(None)));
@@ -240,10 +226,10 @@ mod tests {
 
     #[test]
     fn a_connection_has_no_deadline_while_its_answer_is_streamed() {
-        let connection = Rc::new(ConnectionState::default());
-        let answer = endless_answer(Method::GET, &connection);
-        assert!(connection.deadline().is_none(), "the client would be cut off");
+        let connection = ClientConnection::idle();
+        let answer = endless_answer(Method::GET, connection.clone());
+        assert!(!connection.has_deadline(), "the client would be cut off");
         drop(answer);
-        assert!(connection.deadline().is_some(), "the next request has to come in time");
+        assert!(connection.has_deadline(), "the next request has to come in time");
     }
 }

@@ -21,7 +21,7 @@ use actix_web::{Error, HttpResponse};
 use futures_util::FutureExt as _;
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::server::http1::state::ConnectionState;
+use crate::server::http1::ClientConnection;
 
 use self::context::RequestContext;
 use self::exchange::Exchange;
@@ -36,11 +36,11 @@ pub(crate) fn before_continue(
     // Decoded as actix-web decodes the path to find the route.
     let url = Url::new(request.uri().clone());
     let route = policy.routes.find(url.path());
-    match policy.check(&context, request.head(), route) {
+    let connection = ClientConnection::before_routing(&request);
+    match policy.check(&context, &connection, request.head(), route) {
         // The exchange begins when actix-http passes the request on to be answered.
         Ok(()) => Ok(request),
         Err(failure) => {
-            let connection = request.conn_data::<Rc<ConnectionState>>();
             let exchange = Exchange::begin(policy, route, context, request.head(), connection);
             Err(exchange.begin_answer(HttpResponse::from_error(failure)).into())
         }
@@ -55,9 +55,10 @@ pub(crate) async fn answer(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let context = RequestContext::begin(&request);
     let route = policy.routes.find(note_mount(&request, &context));
-    let connection = request.request().conn_data::<Rc<ConnectionState>>();
+    let connection = ClientConnection::of(request.request());
+    let checked = policy.check(&context, &connection, request.head(), route);
     let exchange = Exchange::begin(&policy, route, Rc::clone(&context), request.head(), connection);
-    if let Err(failure) = policy.check(&context, request.head(), route) {
+    if let Err(failure) = checked {
         return Ok(request.into_response(exchange.begin_answer(HttpResponse::from_error(failure))));
     }
     let cause = match AssertUnwindSafe(next.call(request)).catch_unwind().await {

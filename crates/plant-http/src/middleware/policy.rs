@@ -11,7 +11,7 @@ use crate::metrics::RequestMetrics;
 use crate::middleware::context::RequestContext;
 use crate::route_table::{RouteEntry, RouteTable};
 use crate::server::drain::Draining;
-use crate::server::http1::framing;
+use crate::server::http1::{self, ClientConnection};
 
 pub(crate) struct Policy {
     pub(crate) routes: RouteTable,
@@ -26,12 +26,14 @@ impl Policy {
     pub(super) fn check(
         &self,
         context: &RequestContext,
+        connection: &ClientConnection,
         head: &RequestHead,
         route: &RouteEntry,
     ) -> Result<(), Failure> {
-        if let Some(refusal) = framing::refusal(head) {
+        if let Some(refusal) = http1::refusal(head) {
             return Err(Failure::new(ErrorNumber::WrongHeader, refusal));
         }
-        context.authorize(&self.gate, head, route.access(&head.method))
+        let identify = || self.gate.identify(&head.headers, connection.last_token());
+        context.authorize(route.access(&head.method), identify)
     }
 }

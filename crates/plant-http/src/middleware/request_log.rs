@@ -6,17 +6,16 @@
 //! id and its trace: each may hold a secret.
 
 use std::borrow::Cow;
-use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use actix_http::{Method, RequestHead, StatusCode, Uri};
 use log::Level;
-use log::kv::{Source, ToValue as _, Value};
 
+use crate::decimal::push_integer;
 use crate::errors::ErrorNumber;
 use crate::middleware::context::{ImportCounts, RequestContext};
-use crate::middleware::log_fields::{self, AsText};
+use crate::middleware::log_fields::{self, FieldValue};
 
 const ACCESS_LOG: &str = "plantd::access";
 const AUDIT_LOG: &str = "plantd::audit";
@@ -24,6 +23,9 @@ const AUDIT_LOG: &str = "plantd::audit";
 /// How much of a method and of a path is logged. The other parts of a line have their own limits.
 const LOGGED_METHOD_MAX_BYTES: usize = 32;
 const LOGGED_PATH_MAX_BYTES: usize = 256;
+
+/// Most lines are shorter.
+const LINE_BYTES: usize = 256;
 
 /// A request that has ended.
 pub(super) struct RequestLog<'a> {
@@ -38,33 +40,33 @@ pub(super) struct RequestLog<'a> {
 
 impl RequestLog<'_> {
     pub(super) fn log(&self, is_change: bool) {
-        let peer = Peer(self.head.peer);
+        let peer = peer(self.head.peer);
         let method = cut(self.head.method.as_str(), LOGGED_METHOD_MAX_BYTES);
         let path = cut(self.head.uri.path(), LOGGED_PATH_MAX_BYTES);
         let micros = u64::try_from(self.took.as_micros()).unwrap_or(u64::MAX);
-        let status = self.status.map(|status| status.as_u16());
-        let begin = [
-            ("peer", Value::from_display(&peer)),
-            ("method", (&*method).into()),
-            ("path", (&*path).into()),
-            ("status", status.to_value()),
-            ("duration_us", micros.into()),
+        let status = self.status.as_ref();
+        let status_text = status.map_or("-", StatusCode::as_str);
+
+        let mut text = String::with_capacity(LINE_BYTES);
+        for part in [&*peer, " ", &method, " ", &path, " ", status_text, " "] {
+            text.push_str(part);
+        }
+        push_integer(&mut text, micros);
+        text.push_str("us");
+
+        let status = status.map(|status| FieldValue::Count(status.as_u16().into()));
+        let first = [
+            Some(("peer", FieldValue::Text(&peer))),
+            Some(("method", FieldValue::Text(&method))),
+            Some(("path", FieldValue::Text(&path))),
+            Some(("status", status.unwrap_or(FieldValue::Unknown))),
+            Some(("duration_us", FieldValue::Count(micros))),
         ];
-        let context = self.context.fields();
-        let counts = self.context.import.get();
-        let counts = counts.as_ref().map(ImportCounts::fields);
-        let counts = counts.as_ref().map_or(&[][..], |counts| counts);
-        let error = [self.error.map(|error| ("error", (error as i32).into()))];
-        let all: [&dyn Source; 4] =
-            [&begin.as_slice(), &context.as_slice(), &counts, &error.as_slice()];
-        let status = self.status.as_ref().map_or("-", StatusCode::as_str);
-        let (context, counts, error) = (AsText(&context), AsText(counts), AsText(&error));
-        log_fields::log(
-            self.level(),
-            if is_change { AUDIT_LOG } else { ACCESS_LOG },
-            format_args!("{peer} {method} {path} {status} {micros}us{context}{counts}{error}"),
-            &all.as_slice(),
-        );
+        let counts = self.context.import.get().map(ImportCounts::fields).unwrap_or_default();
+        let error = [self.error.map(|error| ("error", FieldValue::Integer((error as i32).into())))];
+        let last: [&[_]; 3] = [&self.context.fields(), &counts, &error];
+        let target = if is_change { AUDIT_LOG } else { ACCESS_LOG };
+        log_fields::log(self.level(), target, text, &first, &last);
     }
 
     fn level(&self) -> Level {
@@ -94,15 +96,20 @@ impl LoggedHead {
     }
 }
 
-/// A client on a Unix socket has no address.
-struct Peer(Option<SocketAddr>);
-
-impl Display for Peer {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(address) => address.fmt(formatter),
-            None => formatter.write_str("unix"),
+/// The address of a client. One on a Unix socket has none.
+fn peer(address: Option<SocketAddr>) -> Cow<'static, str> {
+    match address {
+        None => "unix".into(),
+        Some(SocketAddr::V4(address)) => {
+            let mut text = String::with_capacity("255.255.255.255:65535".len());
+            for (octet, end) in address.ip().octets().into_iter().zip([".", ".", ".", ":"]) {
+                push_integer(&mut text, octet);
+                text.push_str(end);
+            }
+            push_integer(&mut text, address.port());
+            text.into()
         }
+        Some(address) => address.to_string().into(),
     }
 }
 

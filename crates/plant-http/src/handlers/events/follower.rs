@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::answers::{AnswerMemory, Room};
 use crate::errors::Failure;
-use crate::extract::client_presence::ClientPresence;
 use crate::handlers::Repository;
 use crate::handlers::events::shown_event::{ShownEvent, shown_events};
 use crate::limits::{EVENT_ANSWER_MAX_BYTES, PLANT_ANSWER_MAX_BYTES};
 use crate::middleware::context::RequestContext;
 use crate::server::drain::Draining;
+use crate::server::http1::ClientConnection;
 
 /// How often the token of a follower is checked.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(super) struct Follower {
     pub(super) repository: Repository,
     pub(super) context: Rc<RequestContext>,
     pub(super) draining: Data<Draining>,
-    pub(super) client: ClientPresence,
+    pub(super) client: ClientConnection,
     pub(super) with_plants: bool,
     pub(super) memory: Data<AnswerMemory>,
 }

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 use crate::answers::AnswerMemory;
 use crate::errors::Failure;
-use crate::extract::client_presence::ClientPresence;
 use crate::extract::event_request::{EVENT_STREAM, EventRequest, EventStart};
 use crate::extract::head::Head;
 use crate::extract::media_type::JSON;
@@ -28,6 +27,7 @@ use crate::handlers::{Repository, without_content};
 use crate::middleware::context::RequestContext;
 use crate::server::deadlines::ROOM_DEADLINE;
 use crate::server::drain::Draining;
+use crate::server::http1::ClientConnection;
 
 /// The header with the cursor from which to follow what happens after an answer.
 pub const EVENTS_AFTER_HEADER: &str = "x-events-after";
@@ -38,7 +38,7 @@ pub(crate) async fn events(
     context: ReqData<Rc<RequestContext>>,
     (followers, draining, memory): (Data<Followers>, Data<Draining>, Data<AnswerMemory>),
     Head(request): Head<EventRequest>,
-    Head(client): Head<ClientPresence>,
+    Head(client): Head<ClientConnection>,
     method: Method,
 ) -> Result<HttpResponse, Failure> {
     let after = match request.start {

@@ -32,9 +32,10 @@ impl Ending {
         Self { state, closed: Some(Box::pin(closed)), alarm: None }
     }
 
-    /// Whether the connection is idle and is to end.
+    /// Whether the connection is idle and is to end. A busy one asks again when it is idle.
     pub(super) fn is_due(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(closed) = &mut self.closed
+        if self.state.is_idle()
+            && let Some(closed) = &mut self.closed
             && closed.as_mut().poll(context).is_ready()
         {
             self.closed = None;

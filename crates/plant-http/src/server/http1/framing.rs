@@ -11,7 +11,7 @@ use actix_http::{Method, RequestHead};
 
 /// How long the body of a request is (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyLength {
+pub(super) enum BodyLength {
     /// This many bytes; 0 without a body.
     Bytes(u64),
     /// Until the last chunk.
@@ -22,7 +22,7 @@ pub(crate) enum BodyLength {
 
 impl BodyLength {
     /// The body that actix-http reads behind this head.
-    pub(crate) fn of(head: &RequestHead) -> Self {
+    pub(super) fn of(head: &RequestHead) -> Self {
         let headers = head.headers();
         if headers.contains_key(header::TRANSFER_ENCODING) {
             return Self::Chunks;

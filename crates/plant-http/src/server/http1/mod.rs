@@ -17,12 +17,13 @@
 //!
 //! The last two rows are not defects; their guards stay.
 
-pub(crate) mod connection;
+mod client_connection;
+mod connection;
 mod ending;
-pub(crate) mod framing;
+mod framing;
 mod reading;
 pub(crate) mod request_end;
-pub(crate) mod state;
+mod state;
 mod upgrade_option;
 
 use std::future::ready;
@@ -45,6 +46,9 @@ use crate::server::tls::TlsCertificate;
 use crate::server::transport::TimedSocket;
 
 use self::connection::Connection;
+
+pub(crate) use self::client_connection::ClientConnection;
+pub(crate) use self::framing::refusal;
 
 /// A connection and its client's address.
 type Served = (Connection, Option<SocketAddr>);
@@ -74,7 +78,7 @@ where
         .h1_write_buffer_size(ANSWER_PART_BYTES)
         .expect(fn_service(move |request| ready(before_continue(request))))
         .on_connect_ext(|connection: &Connection, data| {
-            data.insert(connection.state());
+            data.insert(ClientConnection::new(connection.state()));
         })
         .h1(application);
     boxed::factory(service)

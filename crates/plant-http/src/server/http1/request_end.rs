@@ -4,7 +4,10 @@
 //! The head ends where actix-http finds its end: actix-http gets no byte behind it before. Of chunked bodies, this
 //! scanner accepts less than actix-http does, so that a body that passes here never breaks there.
 
+use memchr::memchr;
+
 use crate::limits::{CHUNK_OVERHEAD_MAX_BYTES, HEAD_LINE_MAX_BYTES, HEAD_MAX_BYTES};
+use crate::server::http1::upgrade_option::UpgradeOption;
 
 /// The result of scanning the next bytes of a head or of a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,16 +18,6 @@ pub(crate) enum Found {
     End(usize),
     /// This many bytes belong to the head or body, and the next byte is over a limit or malformed.
     Broken(usize),
-}
-
-impl Found {
-    /// How many of the bytes belong to the head or body; `None` if all do.
-    pub(crate) fn end(&self) -> Option<usize> {
-        match self {
-            Self::More => None,
-            Self::End(end) | Self::Broken(end) => Some(*end),
-        }
-    }
 }
 
 /// Looks for the end of a head: an empty line behind the request line.
@@ -38,36 +31,110 @@ pub(crate) struct HeadEnd {
     line_has_content: bool,
     /// Whether a line with content has ended. Empty lines may precede it (RFC 9112, section 2.2).
     has_request_line: bool,
+    upgrade: UpgradeOption,
+    announced: AnnouncedBody,
 }
 
 impl HeadEnd {
-    /// Scans the next bytes.
-    pub(crate) fn find(&mut self, bytes: &[u8]) -> Found {
-        for (at, byte) in bytes.iter().enumerate() {
-            if self.bytes == HEAD_MAX_BYTES || self.line_bytes == HEAD_LINE_MAX_BYTES {
+    /// Scans the next bytes, and makes the option `upgrade` in them meaningless.
+    pub(crate) fn find(&mut self, bytes: &mut [u8]) -> Found {
+        let mut at = 0;
+        while at < bytes.len() {
+            let room = (HEAD_MAX_BYTES - self.bytes).min(HEAD_LINE_MAX_BYTES - self.line_bytes);
+            if room == 0 {
                 return Found::Broken(at);
             }
-            self.bytes += 1;
-            self.line_bytes += 1;
-            match byte {
-                b'\n' if self.line_has_content => {
-                    self.has_request_line = true;
-                    self.line_has_content = false;
-                    self.line_bytes = 0;
-                }
-                b'\n' if self.has_request_line => return Found::End(at + 1),
-                b'\n' => self.line_bytes = 0,
-                b'\r' => self.line_has_content |= self.has_request_line && self.line_bytes > 1,
-                _ => self.line_has_content = true,
+            let rest = &mut bytes[at..];
+            let rest_bytes = rest.len().min(room);
+            let rest = &mut rest[..rest_bytes];
+            let line_feed = memchr(b'\n', rest);
+            let line = line_feed.unwrap_or(rest.len());
+            self.scan_line(&mut rest[..line], line_feed.is_some());
+            let scanned = line + usize::from(line_feed.is_some());
+            self.bytes += scanned;
+            at += scanned;
+            if line_feed.is_none() {
+                self.line_bytes += scanned;
+            } else if self.line_has_content {
+                self.has_request_line = true;
+                (self.line_bytes, self.line_has_content) = (0, false);
+            } else if self.has_request_line {
+                return Found::End(at);
+            } else {
+                self.line_bytes = 0;
             }
         }
         Found::More
     }
 
+    /// The next bytes of a line, without its line feed.
+    fn scan_line(&mut self, part: &mut [u8], is_end: bool) {
+        let is_begin = self.line_bytes == 0;
+        if self.has_request_line {
+            self.line_has_content |= !(part.is_empty() || is_begin && part == b"\r");
+            self.upgrade.hide(part, is_begin);
+        } else {
+            self.line_has_content |= part.iter().any(|byte| *byte != b'\r');
+        }
+        if is_begin && is_end {
+            self.announced.read(part);
+        } else {
+            self.announced = AnnouncedBody::Unclear;
+        }
+    }
+
+    /// How many of the bytes that have arrived behind the head may be passed on with the head: those that are certainly of its
+    /// body.
+    pub(super) fn of_body(&self, arrived: usize) -> usize {
+        match self.announced {
+            AnnouncedBody::Bytes(length) => usize::try_from(length).unwrap_or(arrived).min(arrived),
+            AnnouncedBody::None | AnnouncedBody::Unclear => 0,
+        }
+    }
+
     /// Whether the request line has begun and not ended.
-    pub(crate) fn is_in_request_line(&self) -> bool {
+    pub(super) fn is_in_request_line(&self) -> bool {
         self.line_has_content && !self.has_request_line
     }
+}
+
+/// The body that a head announces, as far as its lines show without doubt. actix-http decides how long the body is; this only
+/// saves the wait until it has decided.
+#[derive(Clone, Copy, Debug, Default)]
+enum AnnouncedBody {
+    #[default]
+    None,
+    /// There is one plain `Content-Length`.
+    Bytes(u64),
+    Unclear,
+}
+
+/// How lines begin that may change how long the body is, in lower case.
+const UNCLEAR_LINES: [&[u8]; 4] = [b"transfer-encoding", b"upgrade", b"expect", b"connect "];
+
+impl AnnouncedBody {
+    /// Reads a whole line.
+    fn read(&mut self, line: &[u8]) {
+        const CONTENT_LENGTH: &[u8] = b"content-length";
+        let begins_with =
+            |begin: &[u8]| line.get(..begin.len()).is_some_and(|it| it.eq_ignore_ascii_case(begin));
+        *self = match self {
+            Self::None if begins_with(CONTENT_LENGTH) => {
+                plain_length(&line[CONTENT_LENGTH.len()..]).map_or(Self::Unclear, Self::Bytes)
+            }
+            Self::Bytes(_) if begins_with(CONTENT_LENGTH) => Self::Unclear,
+            _ if UNCLEAR_LINES.into_iter().any(begins_with) => Self::Unclear,
+            _ => return,
+        };
+    }
+}
+
+/// The length in what stands behind the name of `Content-Length`; `None` if it is not a colon, maybe a space, and digits.
+fn plain_length(value: &[u8]) -> Option<u64> {
+    let value = value.strip_suffix(b"\r").unwrap_or(value).strip_prefix(b":")?;
+    let digits = value.strip_prefix(b" ").unwrap_or(value);
+    let is_plain = digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 /// Looks for the end of a chunked body (RFC 9112, section 7.1).

@@ -7,13 +7,14 @@ use std::task::Waker;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use crate::access::last_token::LastToken;
 use crate::server::deadlines::{DISCONNECT_DEADLINE, FIRST_BYTES_GRACE, HEAD_DEADLINE, KEEP_ALIVE};
 use crate::server::http1::framing::BodyLength;
 use crate::server::http1::reading::Reading;
 
 /// Shared by the exchanges of a connection and the connection itself.
 #[derive(Default)]
-pub(crate) struct ConnectionState {
+pub(super) struct ConnectionState {
     phase: Cell<Phase>,
     pub(super) reading: RefCell<Reading>,
     /// Whether bytes have arrived whose turn has not come. Behind a complete body, they belong to the next request.
@@ -26,6 +27,7 @@ pub(crate) struct ConnectionState {
     has_stalled: Cell<bool>,
     /// Notified when the client leaves.
     leaves: Notify,
+    pub(super) last_token: LastToken,
 }
 
 /// What to do when actix-http reads.
@@ -67,15 +69,15 @@ impl Default for Phase {
 
 impl ConnectionState {
     /// A request begins. With `is_last`, it asks to close the connection.
-    pub(crate) fn request_begins(&self, body: BodyLength, is_last: bool) {
+    pub(super) fn request_begins(&self, body: BodyLength, is_last: bool) {
         let has_unread_body = body != BodyLength::Bytes(0);
         self.phase.set(Phase::Exchange { has_unread_body, closes: is_last });
-        self.reading.replace(Reading::body(body));
+        self.reading.borrow_mut().begin_body(body);
         self.has_left.set(false);
         self.wake_reader();
     }
 
-    pub(crate) fn body_was_read(&self) {
+    pub(super) fn body_was_read(&self) {
         if let Phase::Exchange { closes, .. } = self.phase.get() {
             self.phase.set(Phase::Exchange { has_unread_body: false, closes });
         }
@@ -83,7 +85,7 @@ impl ConnectionState {
 
     /// An answer begins. Returns whether the connection closes with the answer: if the request or the answer says so, if
     /// the body was not read, or, in the drain, if no byte of another request has arrived.
-    pub(crate) fn answer_begins(&self, is_last: bool, drains: bool) -> bool {
+    pub(super) fn answer_begins(&self, is_last: bool, drains: bool) -> bool {
         let Phase::Exchange { has_unread_body, closes } = self.phase.get() else { return is_last };
         let is_at_end = drains && !self.has_ahead.get();
         let closes = closes || is_last || is_at_end || has_unread_body;
@@ -91,7 +93,7 @@ impl ConnectionState {
         closes
     }
 
-    pub(crate) fn answer_ends(&self) {
+    pub(super) fn answer_ends(&self) {
         let now = Instant::now();
         self.phase.set(match self.phase.get() {
             Phase::Exchange { closes: true, .. } => {
@@ -120,12 +122,12 @@ impl ConnectionState {
         self.has_stalled.set(true);
     }
 
-    pub(crate) fn has_stalled(&self) -> bool {
+    pub(super) fn has_stalled(&self) -> bool {
         self.has_stalled.get()
     }
 
     /// Waits until the client has left the request that is being answered.
-    pub(crate) async fn client_left(&self) {
+    pub(super) async fn client_left(&self) {
         while !self.has_left.get() {
             self.leaves.notified().await;
         }
@@ -156,7 +158,7 @@ impl ConnectionState {
                 *reading = Reading::default();
                 Turn::Take
             }
-            (Reading::BehindHead | Reading::Endless | Reading::Next, _) => Turn::Wait,
+            (Reading::BehindHead { .. } | Reading::Endless | Reading::Next, _) => Turn::Wait,
         }
     }
 
@@ -173,7 +175,7 @@ impl ConnectionState {
     }
 
     /// The deadline for the client to send the next request, the rest of its head, or to close the connection.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         match self.phase.get() {
             Phase::Idle { deadline } | Phase::Head { deadline } => deadline,
             Phase::Exchange { .. } => None,

@@ -13,7 +13,7 @@ const OPTION: &[u8] = b"upgrade";
 /// Replaces the last letter of the option.
 const REPLACEMENT: u8 = b'_';
 
-/// Looks for the option in the bytes of a head, which arrive in parts that end anywhere.
+/// Looks for the option in the lines of a head, which arrive in parts that end anywhere.
 #[derive(Debug, Default)]
 pub(super) struct UpgradeOption {
     place: Place,
@@ -21,7 +21,7 @@ pub(super) struct UpgradeOption {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
-    /// In the request line, or in a line that is not of interest.
+    /// In a line that is not of interest.
     #[default]
     Elsewhere,
     /// In a line that begins with this many bytes of the name.
@@ -33,26 +33,31 @@ enum Place {
 }
 
 impl UpgradeOption {
-    /// Makes the option meaningless in the next bytes of the head.
-    pub(super) fn hide(&mut self, head: &mut [u8]) {
-        for byte in head {
+    /// Makes the option meaningless in the next bytes of a line, with which the line begins or goes on.
+    pub(super) fn hide(&mut self, part: &mut [u8], is_begin: bool) {
+        if is_begin {
+            self.place = Place::Name(0);
+        }
+        for byte in part {
             let lower = byte.to_ascii_lowercase();
-            self.place = match (self.place, lower) {
-                (_, b'\n') => Place::Name(0),
-                (Place::Name(at), _) if lower == NAME[at] => match at + 1 {
+            self.place = match self.place {
+                Place::Name(at) if lower == NAME[at] => match at + 1 {
                     next if next == NAME.len() => Place::Option(0),
                     next => Place::Name(next),
                 },
-                (Place::Option(_) | Place::OtherOption, b',' | b' ' | b'\t') => Place::Option(0),
-                (Place::Option(at), _) if lower == OPTION[at] => match at + 1 {
+                Place::Name(_) | Place::Elsewhere => {
+                    self.place = Place::Elsewhere;
+                    return;
+                }
+                _ if matches!(lower, b',' | b' ' | b'\t') => Place::Option(0),
+                Place::Option(at) if lower == OPTION[at] => match at + 1 {
                     next if next == OPTION.len() => {
                         *byte = REPLACEMENT;
                         Place::OtherOption
                     }
                     next => Place::Option(next),
                 },
-                (Place::Option(_) | Place::OtherOption, _) => Place::OtherOption,
-                (Place::Name(_) | Place::Elsewhere, _) => Place::Elsewhere,
+                Place::Option(_) | Place::OtherOption => Place::OtherOption,
             };
         }
     }
@@ -60,7 +65,7 @@ impl UpgradeOption {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::server::http1::request_end::HeadEnd;
 
     #[test]
     fn nothing_but_the_option_changes_however_the_bytes_arrive() {
@@ -70,8 +75,10 @@ mod tests {
         let shown = hidden.replace("d_", "de");
         for length in 1..=shown.len() {
             let mut head = shown.clone().into_bytes();
-            let mut option = UpgradeOption::default();
-            head.chunks_mut(length).for_each(|part| option.hide(part));
+            let mut end = HeadEnd::default();
+            for part in head.chunks_mut(length) {
+                end.find(part);
+            }
             assert_eq!(String::from_utf8(head).unwrap(), hidden, "in parts of {length} bytes");
         }
     }
