@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, anyhow};
 
-use crate::torture::Figures;
+use crate::figures::Figures;
 use crate::{cargo, tools};
 
 /// The part of `cargo xtask torture` that runs the fuzzer.

@@ -106,7 +106,7 @@ fn test_names(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()));
     for entry in entries? {
@@ -120,6 +120,6 @@ fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -11,6 +11,7 @@ mod bench;
 mod cargo;
 mod check;
 mod deb;
+mod figures;
 mod fuzz;
 mod invariants;
 mod module_cycles;

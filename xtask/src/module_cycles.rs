@@ -1,47 +1,41 @@
 //! Modules of a crate that import each other, directly or in a longer cycle.
 //!
-//! Every path in the code counts, even in macro calls, and is followed through re-exports to the module that defines
-//! the name. `mod child;` and the re-export of a descendant are no imports. Unit tests are left out.
+//! A module is a file. Every path in its code counts, and is followed through re-exports to the module that defines the
+//! name. The re-export of a descendant is no import. Unit tests, which stand at the end of a file, are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::slice;
 
-use anyhow::Context as _;
-use cargo_metadata::{Metadata, TargetKind};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use cargo_metadata::Metadata;
+
+use crate::invariants::{files_below, read};
 
 /// How many re-exports of re-exports are followed. The bound ends the search for a name that re-exports itself.
 const REEXPORTS_MAX: usize = 16;
 
-/// The cycles in the libraries and programs under `crates/`.
+/// The cycles in the crates of the product, and in this one.
 pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
-    let product = workspace.workspace_root.join("crates");
-    let packages = workspace.workspace_packages().into_iter();
-    let targets = packages
-        .filter(|package| package.manifest_path.starts_with(&product))
-        .flat_map(|package| &package.targets)
-        .filter(|target| target.is_lib() || target.kind.contains(&TargetKind::Bin));
+    let folders = ["crates", "xtask"].map(|folder| workspace.workspace_root.join(folder));
     let mut violations = Vec::new();
-    for target in targets {
-        let cycles = Crate::read(target.src_path.as_std_path())?.cycles();
-        if !cycles.is_empty() {
-            violations.push(format!(
-                "modules of {} import each other; move what they share into a module of its own:\n    {}",
-                target.name,
-                cycles.join("\n    ")
-            ));
+    for package in workspace.workspace_packages() {
+        let folder = package.manifest_path.with_file_name("src");
+        if folders.iter().any(|it| folder.starts_with(it)) {
+            let cycles = Crate::read(folder.as_std_path())?.cycles().into_iter();
+            violations.extend(cycles.map(|cycle| {
+                format!("{cycle} in a cycle: move what the modules share into one of its own")
+            }));
         }
     }
     Ok(violations)
 }
 
+/// The modules of a crate by their paths, such as `crate::server::tls`.
+#[derive(Default)]
+struct Crate(BTreeMap<String, Module>);
+
 #[derive(Default)]
 struct Module {
-    /// The path of the module, such as `crate::server::tls`.
-    name: String,
-    parent: usize,
-    children: BTreeMap<String, usize>,
     /// The names that `use` imports, with their full paths.
     bindings: BTreeMap<String, Vec<String>>,
     imports: Vec<Import>,
@@ -52,220 +46,162 @@ struct Import {
     is_reexport: bool,
 }
 
-#[derive(Clone, Copy)]
 enum Target {
-    Module(usize),
+    Module(String),
     /// Something that this module defines.
-    Item(usize),
+    Item(String),
 }
 
-/// All modules of a crate; the first is the root.
-#[derive(Default)]
-struct Crate(Vec<Module>);
-
 impl Crate {
-    fn read(root: &Path) -> anyhow::Result<Self> {
-        let mut modules = Self(vec![Module { name: "crate".to_owned(), ..Module::default() }]);
-        modules.read_file(0, root)?;
-        Ok(modules)
-    }
-
-    fn read_file(&mut self, module: usize, path: &Path) -> anyhow::Result<()> {
-        let text = fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let tokens: TokenStream = text
-            .parse()
-            .map_err(|cause| anyhow::anyhow!("cannot parse {}: {cause}", path.display()))?;
-        let is_named_by_folder =
-            ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| path.ends_with(name));
-        let folder =
-            if is_named_by_folder { path.with_file_name("") } else { path.with_extension("") };
-        self.read_tokens(module, &folder, tokens)
-    }
-
-    /// Reads the code of a module, whose children have their files in `folder`.
-    fn read_tokens(
-        &mut self,
-        module: usize,
-        folder: &Path,
-        code: TokenStream,
-    ) -> anyhow::Result<()> {
-        let tokens: Vec<TokenTree> = code.into_iter().collect();
-        let mut position = 0;
-        while let Some(token) = tokens.get(position) {
-            position += 1;
-            match token {
-                TokenTree::Group(group) if is_cfg_test(group) => {
-                    let is_end = |token: &TokenTree| is_punct(token, ';') || is_block(token);
-                    position += 1 + tokens[position..].iter().take_while(|it| !is_end(it)).count();
-                }
-                TokenTree::Group(group) => self.read_tokens(module, folder, group.stream())?,
-                TokenTree::Ident(ident) if ident == "mod" => {
-                    let name = tokens[position].to_string();
-                    self.read_child(module, &folder.join(&name), name, &tokens[position + 1])?;
-                    position += 2;
-                }
-                TokenTree::Ident(ident) if ident == "use" => {
-                    let is_reexport = position > 1 && !starts_item(&tokens[position - 2]);
-                    let tree = &tokens[position..];
-                    let length = tree.iter().take_while(|token| !is_punct(token, ';')).count();
-                    self.read_use(module, &tree[..length], &[], is_reexport);
-                    position += length;
-                }
-                TokenTree::Ident(_) if position > 1 && is_punct(&tokens[position - 2], '.') => {}
-                TokenTree::Ident(ident) => {
-                    let mut path = vec![ident.to_string()];
-                    while let [colon, _, TokenTree::Ident(next), ..] = &tokens[position..]
-                        && is_punct(colon, ':')
-                        && is_punct(&tokens[position + 1], ':')
-                    {
-                        path.push(next.to_string());
-                        position += 3;
-                    }
-                    self.0[module].imports.push(Import { path, is_reexport: false });
-                }
-                _ => {}
-            }
+    fn read(folder: &Path) -> anyhow::Result<Self> {
+        let mut modules = BTreeMap::<String, Module>::new();
+        for file in
+            files_below(folder)?.iter().filter(|file| file.extension() == Some("rs".as_ref()))
+        {
+            let names = file.strip_prefix(folder)?.with_extension("");
+            let names = names.iter().map(|name| name.to_string_lossy());
+            let names = names.filter(|name| !["lib", "main", "mod"].contains(&&**name));
+            let path = names.fold("crate".to_owned(), |path, name| path + "::" + &name);
+            modules.entry(path).or_default().read_code(&read(file)?);
         }
-        Ok(())
-    }
-
-    fn read_child(
-        &mut self,
-        parent: usize,
-        folder: &Path,
-        name: String,
-        content: &TokenTree,
-    ) -> anyhow::Result<()> {
-        let child = self.0.len();
-        let full_name = format!("{}::{name}", self.0[parent].name);
-        self.0.push(Module { name: full_name, parent, ..Module::default() });
-        self.0[parent].children.insert(name, child);
-        match content {
-            TokenTree::Group(group) => self.read_tokens(child, folder, group.stream()),
-            _ => {
-                let files: [PathBuf; 2] = [folder.with_extension("rs"), folder.join("mod.rs")];
-                let file = files.iter().find(|file| file.exists()).unwrap_or(&files[0]);
-                self.read_file(child, file)
-            }
-        }
-    }
-
-    /// Reads what follows `use`, or one branch of it behind `prefix`.
-    fn read_use(
-        &mut self,
-        module: usize,
-        tree: &[TokenTree],
-        prefix: &[String],
-        is_reexport: bool,
-    ) {
-        let mut path = prefix.to_vec();
-        let mut rest = tree;
-        // A path that begins with `::` is outside the crate.
-        while let [token, after @ ..] = rest {
-            match token {
-                TokenTree::Group(group) => {
-                    let branches: Vec<TokenTree> = group.stream().into_iter().collect();
-                    for branch in branches.split(|token| is_punct(token, ',')) {
-                        self.read_use(module, branch, &path, is_reexport);
-                    }
-                    return;
-                }
-                TokenTree::Ident(ident) if ident == "as" => break,
-                TokenTree::Punct(punct) if punct.as_char() == ':' && path.is_empty() => return,
-                TokenTree::Punct(punct) if punct.as_char() == ':' => {}
-                segment if path.is_empty() || segment.to_string() != "self" => {
-                    path.push(segment.to_string());
-                }
-                _ => {}
-            }
-            rest = after;
-        }
-        let name = rest.get(1).map(ToString::to_string).or_else(|| path.last().cloned());
-        let module = &mut self.0[module];
-        module.bindings.extend(name.map(|name| (name, path.clone())));
-        module.imports.push(Import { path, is_reexport });
+        Ok(Self(modules))
     }
 
     /// The target of a path; `None` if it is outside this crate.
-    fn resolve(&self, from: usize, path: &[String], reexports: usize) -> Option<Target> {
-        let mut found = Target::Module(from);
+    fn resolve(&self, from: &str, path: &[String], reexports: usize) -> Option<Target> {
+        let mut module = from.to_owned();
         for (position, segment) in path.iter().enumerate() {
-            let Target::Module(module) = found else { break };
-            found = match segment.as_str() {
-                "crate" => Target::Module(0),
-                "self" => found,
-                "super" => Target::Module(self.0[module].parent),
-                name => {
-                    let named = self.look_up(module, name, reexports);
-                    if position == 0 { named? } else { named.unwrap_or(Target::Item(module)) }
-                }
-            };
-        }
-        Some(found)
-    }
-
-    fn look_up(&self, module: usize, name: &str, reexports: usize) -> Option<Target> {
-        let Module { children, bindings, .. } = &self.0[module];
-        let bound = || self.resolve(module, bindings.get(name)?, reexports.checked_sub(1)?);
-        bound().or_else(|| children.get(name).map(|child| Target::Module(*child)))
-    }
-
-    /// The imports between modules: the importing and the imported module, with an example path.
-    fn edges(&self) -> BTreeMap<(usize, usize), String> {
-        let mut edges = BTreeMap::new();
-        for (from, module) in self.0.iter().enumerate() {
-            for Import { path, is_reexport } in &module.imports {
-                if let Some(Target::Item(to)) = self.resolve(from, path, REEXPORTS_MAX)
-                    && to != from
-                    && !(*is_reexport && self.0[to].name.starts_with(&format!("{}::", module.name)))
-                {
-                    edges.entry((from, to)).or_insert_with(|| path.join("::"));
-                }
+            match segment.as_str() {
+                "crate" => "crate".clone_into(&mut module),
+                "self" => {}
+                "super" => module.truncate(module.rfind("::")?),
+                name => match self.look_up(&module, name, reexports) {
+                    Some(Target::Module(found)) => module = found,
+                    None if position > 0 => return Some(Target::Item(module)),
+                    item_or_none => return item_or_none,
+                },
             }
         }
-        edges
+        Some(Target::Module(module))
+    }
+
+    fn look_up(&self, module: &str, name: &str, reexports: usize) -> Option<Target> {
+        let path = || self.0.get(module)?.bindings.get(name);
+        let bound = || self.resolve(module, path()?, reexports.checked_sub(1)?);
+        let child = format!("{module}::{name}");
+        bound().or_else(|| self.0.contains_key(&child).then_some(Target::Module(child)))
+    }
+
+    /// The modules that a module imports, each with an example path.
+    fn imported_by(&self, name: &str, module: &Module) -> BTreeMap<String, String> {
+        let mut imported = BTreeMap::new();
+        for Import { path, is_reexport } in &module.imports {
+            if let Some(Target::Item(to)) = self.resolve(name, path, REEXPORTS_MAX)
+                && to != name
+                && !(*is_reexport && to.starts_with(&format!("{name}::")))
+            {
+                imported.entry(to).or_insert_with(|| path.join("::"));
+            }
+        }
+        imported
     }
 
     /// The imports that are part of a cycle: those from modules that lead back.
     fn cycles(&self) -> Vec<String> {
-        let edges = self.edges();
-        let leads = |from: usize, to: usize| {
+        let imported =
+            |(name, module): (&String, &Module)| (name.clone(), self.imported_by(name, module));
+        let imported: BTreeMap<String, BTreeMap<String, String>> =
+            self.0.iter().map(imported).collect();
+        let leads = |from: &str, to: &str| {
             let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
-            while let Some(from) = open.pop() {
-                let next = edges.range((from, 0)..=(from, usize::MAX)).map(|((_, to), _)| *to);
-                open.extend(next.filter(|to| seen.insert(*to)));
+            while let Some(next) = open.pop().and_then(|from| imported.get(from)) {
+                open.extend(next.keys().map(String::as_str).filter(|to| seen.insert(*to)));
             }
-            seen.contains(&to)
+            seen.contains(to)
         };
-        let in_cycle = edges.iter().filter(|((from, to), _)| leads(*to, *from));
-        let line = |((from, to), path): (&(usize, usize), &String)| {
-            format!("{} → {} by `{path}`", self.0[*from].name, self.0[*to].name)
-        };
-        in_cycle.map(line).collect()
+        let mut cycles = Vec::new();
+        for (from, imported) in &imported {
+            let in_cycle = imported.iter().filter(|(to, _)| leads(to, from));
+            cycles.extend(in_cycle.map(|(to, path)| format!("{from} → {to} by `{path}`")));
+        }
+        cycles
     }
 }
 
-fn is_punct(token: &TokenTree, character: char) -> bool {
-    matches!(token, TokenTree::Punct(punct) if punct.as_char() == character)
+impl Module {
+    fn read_code(&mut self, code: &str) {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let tokens: Vec<&str> = code.lines().flat_map(tokens).collect();
+        let (mut tokens, mut before) = (tokens.iter(), ";");
+        while let Some(token) = tokens.next() {
+            // Elsewhere, `use` is a word in a text.
+            if *token == "use" && [";", "{", "}", "]", ")", "pub"].contains(&before) {
+                self.read_use(&mut tokens, &[], ["pub", ")"].contains(&before));
+            } else if is_word(token) && before != "." {
+                let mut path = vec![(*token).to_owned()];
+                while let [":", ":", next, ..] = tokens.as_slice()
+                    && is_word(next)
+                {
+                    path.push((*next).to_owned());
+                    tokens.nth(2);
+                }
+                self.imports.push(Import { path, is_reexport: false });
+            }
+            before = token;
+        }
+    }
+
+    /// Reads what follows `use`, or one branch of it behind `prefix`. Returns the token at its end.
+    fn read_use<'code>(
+        &mut self,
+        tokens: &mut slice::Iter<'_, &'code str>,
+        prefix: &[String],
+        is_reexport: bool,
+    ) -> &'code str {
+        let (mut path, mut name) = (prefix.to_vec(), None);
+        loop {
+            match *tokens.next().unwrap_or(&";") {
+                "{" => while self.read_use(tokens, &path, is_reexport) == "," {},
+                "as" => name = tokens.next(),
+                // A path that begins with `::` is outside the crate, where no name is empty.
+                ":" if path.is_empty() => path.push(String::new()),
+                ":" => {}
+                "self" if !path.is_empty() => {}
+                end @ ("," | "}" | ";") => {
+                    let name = name.map(|name| (*name).to_owned()).or_else(|| path.last().cloned());
+                    self.bindings.extend(name.map(|name| (name, path.clone())));
+                    self.imports.push(Import { path, is_reexport });
+                    return end;
+                }
+                segment => path.push(segment.to_owned()),
+            }
+        }
+    }
 }
 
-fn is_block(token: &TokenTree) -> bool {
-    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+/// The words of a line, and every other character by itself, without a comment.
+fn tokens(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let words = code.split_inclusive(|letter: char| !is_letter(letter));
+    let tokens = words.flat_map(|word| {
+        let (word, end) = word.split_at(word.trim_end_matches(|it| !is_letter(it)).len());
+        [word, end]
+    });
+    tokens.filter(|token| !token.trim().is_empty())
 }
 
-/// Whether the item after this token has no visibility.
-fn starts_item(token: &TokenTree) -> bool {
-    is_punct(token, ';')
-        || matches!(token, TokenTree::Group(group) if group.delimiter() != Delimiter::Parenthesis)
+fn is_letter(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
 }
 
-fn is_cfg_test(group: &proc_macro2::Group) -> bool {
-    group.delimiter() == Delimiter::Bracket && group.stream().to_string() == "cfg (test)"
+fn is_word(token: &str) -> bool {
+    token.starts_with(is_letter)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Each crate, a line for each file, with the imports of its cycles.
@@ -307,7 +243,7 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            let cycles = Crate::read(&folder.path().join("lib.rs")).unwrap().cycles();
+            let cycles = Crate::read(folder.path()).unwrap().cycles();
             assert_eq!(cycles.join(", "), expected, "{files}");
         }
     }

@@ -4,8 +4,8 @@ use std::fs;
 
 use anyhow::Context as _;
 use cargo_metadata::Metadata;
-use serde::Deserialize;
 
+use crate::figures::{Figures, table};
 use crate::{cargo, fuzz, tools};
 
 /// The modules of the tests, and the fuzzer.
@@ -13,16 +13,6 @@ pub(crate) fn parts() -> Vec<&'static str> {
     let tests = include_str!("../../tests/tests/torture/main.rs").lines();
     let modules = tests.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
     modules.chain([fuzz::NAME]).collect()
-}
-
-/// A row of the table, written by tests as a line of a file.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) test: String,
-    pub(crate) promise: String,
-    pub(crate) disturbances: String,
-    pub(crate) losses: String,
-    pub(crate) details: String,
 }
 
 /// Runs these parts, or all of them if none is named, and prints a table of their figures.
@@ -74,17 +64,6 @@ fn tests_of<'list>(modules: &[&str], list: &'list str) -> Vec<&'list str> {
     names.filter(|name| modules.iter().any(|it| name.split("::").next() == Some(it))).collect()
 }
 
-/// The figures as a table in Markdown.
-fn table(figures: &[Figures]) -> String {
-    let row = |Figures { test, promise, disturbances, losses, details }: &Figures| {
-        format!(
-            "| {promise} | {disturbances} | {losses} | {details}; `cargo xtask torture {test}` |\n"
-        )
-    };
-    let head = "| promise | disturbances | losses | details |\n|---|---|---|---|\n".to_owned();
-    head + &figures.iter().map(row).collect::<String>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,15 +73,5 @@ mod tests {
         assert!(parts().contains(&"kill") && parts().contains(&"fuzz"), "{:?}", parts());
         let list = "disks::faults::a: test\nfaults::b: test\nkill::d: test\n\n3 tests\n";
         assert_eq!(tests_of(&["faults", "kill"], list), ["faults::b", "kill::d"]);
-    }
-
-    #[test]
-    fn figures_become_a_row_with_the_command_that_repeats_the_test() {
-        let line = r#"{"test":"kill","promise":"p","disturbances":"10 kills","losses":"0 of 9","details":"d"}"#;
-        let table = table(&[serde_json::from_str(line).unwrap()]);
-        assert_eq!(
-            table.lines().last(),
-            Some("| p | 10 kills | 0 of 9 | d; `cargo xtask torture kill` |")
-        );
     }
 }
