@@ -1,23 +1,23 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `change`, `scale`, `search`, `followers`, `backup`, `postgres`, `webhooks`) starts programs (`program`),
-//! loads them (`load`) in rounds (`measure`), and writes tables and plots (`report`).
+//! A bench (`suite`, `change`, `scale`, `search`, `readers`, `backup`, `postgres`) starts programs (`program`), loads them
+//! (`load`) in rounds (`measure`), and writes tables and a plot (`report`).
 
 mod backup;
 mod change;
-mod followers;
 mod load;
 mod measure;
 mod options;
 mod plants;
 mod postgres;
 mod program;
+mod readers;
 mod report;
 mod scale;
 mod search;
 mod suite;
-mod webhooks;
 
+use anyhow::ensure;
 use clap::ValueEnum;
 
 pub(crate) use self::options::Arguments;
@@ -25,7 +25,7 @@ use self::options::Options;
 
 #[derive(Clone, ValueEnum)]
 pub(crate) enum Bench {
-    /// plantd next to an older one (--before), to see whether a change has made it slower
+    /// plantd next to an older one, which --before names, to see whether a change has made it slower
     Change,
     /// A store of ten million plants next to one of 100,000
     Scale,
@@ -46,12 +46,14 @@ pub(crate) enum Bench {
 /// Without a bench, measures plantd next to a server that stores nothing and to services on other frameworks.
 pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<()> {
     let options = &Options::new(arguments)?;
+    let may_compare = matches!(bench, Some(Bench::Change));
+    ensure!(may_compare || options.before.is_none(), "only `bench change` takes --before");
     match bench {
         None => suite::run(options),
         Some(Bench::Backup) => backup::run(options),
         Some(Bench::Change) => change::run(options),
-        Some(Bench::Followers) => followers::run(options),
-        Some(Bench::Webhooks) => webhooks::run(options),
+        Some(Bench::Followers) => readers::run_followers(options),
+        Some(Bench::Webhooks) => readers::run_webhooks(options),
         Some(Bench::Scale) => scale::run(options),
         Some(Bench::Search) => search::run(options),
         Some(Bench::Postgres) => postgres::run(options),

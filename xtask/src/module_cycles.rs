@@ -1,7 +1,8 @@
 //! Modules of a crate that import each other, directly or in a longer cycle.
 //!
 //! A module is a file. Every path in its code counts, and is followed through re-exports to the module that defines the
-//! name. The re-export of a descendant is no import. Unit tests, which stand at the end of a file, are left out.
+//! name. The re-export of a descendant is no import. Unit tests, which stand at the end of a file or in one of their own,
+//! are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,14 +56,14 @@ enum Target {
 impl Crate {
     fn read(folder: &Path) -> anyhow::Result<Self> {
         let mut modules = BTreeMap::<String, Module>::new();
-        for file in
-            files_below(folder)?.iter().filter(|file| file.extension() == Some("rs".as_ref()))
-        {
-            let names = file.strip_prefix(folder)?.with_extension("");
-            let names = names.iter().map(|name| name.to_string_lossy());
+        for file in files_below(folder)? {
+            let path = file.strip_prefix(folder)?.with_extension("");
+            let names = path.iter().map(|name| name.to_string_lossy());
             let names = names.filter(|name| !["lib", "main", "mod"].contains(&&**name));
             let path = names.fold("crate".to_owned(), |path, name| path + "::" + &name);
-            modules.entry(path).or_default().read_code(&read(file)?);
+            if file.extension() == Some("rs".as_ref()) && !path.ends_with("::tests") {
+                modules.entry(path).or_default().read_code(&read(&file)?);
+            }
         }
         Ok(Self(modules))
     }
@@ -136,8 +137,10 @@ impl Module {
         while let Some(token) = tokens.next() {
             // Elsewhere, `use` is a word in a text.
             if *token == "use" && [";", "{", "}", "]", ")", "pub"].contains(&before) {
-                self.read_use(&mut tokens, &[], ["pub", ")"].contains(&before));
-            } else if is_word(token) && before != "." {
+                before = self.read_use(&mut tokens, &[], ["pub", ")"].contains(&before));
+                continue;
+            }
+            if is_word(token) && before != "." {
                 let mut path = vec![(*token).to_owned()];
                 while let [":", ":", next, ..] = tokens.as_slice()
                     && is_word(next)
@@ -161,19 +164,26 @@ impl Module {
         let (mut path, mut name) = (prefix.to_vec(), None);
         loop {
             match *tokens.next().unwrap_or(&";") {
-                "{" => while self.read_use(tokens, &path, is_reexport) == "," {},
-                "as" => name = tokens.next(),
+                "{" => {
+                    while self.read_use(tokens, &path, is_reexport) == "," {}
+                    name = None;
+                }
+                "as" => name = tokens.next().map(|name| (*name).to_owned()),
                 // A path that begins with `::` is outside the crate, where no name is empty.
                 ":" if path.is_empty() => path.push(String::new()),
                 ":" => {}
-                "self" if !path.is_empty() => {}
+                "self" if !path.is_empty() => name = path.last().cloned(),
                 end @ ("," | "}" | ";") => {
-                    let name = name.map(|name| (*name).to_owned()).or_else(|| path.last().cloned());
-                    self.bindings.extend(name.map(|name| (name, path.clone())));
-                    self.imports.push(Import { path, is_reexport });
+                    if let Some(name) = name {
+                        self.bindings.insert(name, path.clone());
+                        self.imports.push(Import { path, is_reexport });
+                    }
                     return end;
                 }
-                segment => path.push(segment.to_owned()),
+                segment => {
+                    path.push(segment.to_owned());
+                    name = Some(segment.to_owned());
+                }
             }
         }
     }
@@ -208,7 +218,7 @@ mod tests {
     const CRATES: [(&str, &str); 4] = [
         (
             r#"lib.rs: mod a; mod b;
-            a.rs: use super::b::{self, B}; pub struct A;
+            a.rs: use std::fs; use super::b::{self, B}; pub struct A;
             b.rs: pub struct B; fn f() { println!("{}", g(crate::a::A)) }"#,
             "crate::a → crate::b by `super::b::B`, crate::b → crate::a by `crate::a::A`",
         ),

@@ -1,7 +1,6 @@
 //! `cargo xtask bench backup`: the cost of backups and restores of ten million plants, and what backups cost clients
 //! that create plants.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,13 +16,10 @@ use super::measure::{Entry, Measurement, Results, Series};
 use super::options::Options;
 use super::plants::{scattered, write_file};
 use super::program::{
-    Contender, PLANTD, PLANTD_BUILD, Program, build, client, copy_data, memory_mb, output, serve,
-    transfer,
+    Contender, PLANTD, Program, client, copy_data, memory_mb, output, plantd, serve, transfer,
 };
 use super::report::{claims, machine, measurements, median, number, publish, table};
 use super::scale::disk_bytes;
-use super::suite::import_into_sqlite;
-use crate::tools;
 
 const BACKUP: &str = "backup";
 const VERIFY: &str = "verify";
@@ -31,17 +27,9 @@ const RESTORE: &str = "restore";
 const CREATE: &str = "create, 64 connections";
 
 const CP: &str = "cp and sync of a stopped folder";
-const SQLITE: &str = "SQLite .backup";
-const SERVER: &str = "server";
-
-/// The moments at which the table shows the server's peak memory since its start.
-const BEFORE_BACKUP: &str = "at rest, before the backup";
-const AFTER_BACKUP: &str = "after the backup";
-const RESTORED: &str = "ready on the restored folder";
 
 const ALONE: &str = "no backup";
 const BACKED_UP: &str = "during backups";
-const BACKUPS: &str = "backups";
 
 /// Further rounds of long measurements add little.
 const LONG_ROUNDS_MAX: usize = 3;
@@ -49,8 +37,7 @@ const LONG_ROUNDS_MAX: usize = 3;
 const MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    tools::ensure(&[tools::PYTHON])?;
-    let plantd = &build(&options.workspace, PLANTD_BUILD)?;
+    let plantd = &plantd(options)?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
     let file = material.path().join("plants.ndjson");
@@ -63,29 +50,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         programs[0].rest()?;
         output(&mut client(plantd, "backup", backup, &programs[0]))
     })?;
-    // Ordered by id, so that SQLite appends instead of inserting all over its table.
-    let mut ids: Vec<u64> = (1..=plants).map(scattered).collect();
-    ids.sort_unstable();
-    write_file(&file, ids.into_iter())?;
-    let script = options.workspace.workspace_root.join("bench/peers/sqlite/import.py");
-    import_into_sqlite(script.as_str(), material.path(), &file, plants)?;
-    let database = &material.path().join("plants.db");
 
-    let others = &RefCell::new(Results::default());
-    let note = |moment, seconds, server: &Program| {
-        let memory_mb = Some(server.memory_mb()?);
-        let measurement = Measurement { seconds, memory_mb, ..Measurement::default() };
-        others.borrow_mut().add(moment, SERVER, measurement);
-        anyhow::Ok(())
-    };
     let back_up = |folder: &Path| {
         let file = folder.join("plants.backup");
         serve(plantd, 1, store, |programs| {
             let server = &programs[0];
             server.rest()?;
-            note(BEFORE_BACKUP, 0.0, server)?;
             let measurement = command(&mut client(plantd, "backup", &file, server), plants)?;
-            note(AFTER_BACKUP, 0.0, server)?;
             Ok(Measurement { count: fs::metadata(&file)?.len(), ..measurement })
         })
     };
@@ -95,15 +66,6 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         let seconds = start.elapsed().as_secs_f64();
         Ok(Measurement { count: disk_bytes(folder)?, seconds, ..Measurement::default() })
     };
-    let back_up_sqlite = |folder: &Path| {
-        let mut sqlite = Command::new("sqlite3");
-        sqlite.current_dir(folder).arg(database);
-        let (measurement, _) = watch(sqlite.arg(".backup plants.db"))?;
-        let file = folder.join("plants.db");
-        let count = output(Command::new("sqlite3").arg(&file).arg("SELECT count(*) FROM plants"))?;
-        ensure!(count.trim() == plants.to_string(), "the copy has {count} plants, not {plants}");
-        Ok(Measurement { count: fs::metadata(&file)?.len(), ..measurement })
-    };
     let verify = |_: &Path| {
         let mut verify = Command::new(&plantd.command[0]);
         command(verify.env_clear().arg("verify").arg(backup), plants)
@@ -112,16 +74,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         let mut restore = Command::new(&plantd.command[0]);
         restore.env_clear().arg("restore").arg(backup).arg("--data").arg(folder.join("data-0"));
         let measurement = command(&mut restore, plants)?;
-        let count = disk_bytes(folder)?;
-        serve(plantd, 1, folder, |programs| {
-            note(RESTORED, programs[0].ready_after.as_secs_f64(), &programs[0])
-        })?;
-        Ok(Measurement { count, ..measurement })
+        Ok(Measurement { count: disk_bytes(folder)?, ..measurement })
     };
     let steps = [
         Entry::new(BACKUP, PLANTD, back_up),
         Entry::new(BACKUP, CP, copy),
-        Entry::new(BACKUP, SQLITE, back_up_sqlite),
         Entry::new(VERIFY, PLANTD, verify),
         Entry::new(RESTORE, PLANTD, restore),
     ];
@@ -135,9 +92,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let during_backups = |folder: &Path| {
         copy_data(store, folder)?;
         serve(plantd, 1, folder, |programs| {
-            let (measurement, backups) =
-                measure_during_backups(plantd, load, programs, &folder.join("plants.backup"))?;
-            others.borrow_mut().add(CREATE, BACKUPS, backups);
+            let file = folder.join("plants.backup");
+            let measurement = measure_during_backups(plantd, load, programs, &file)?;
             Ok(Measurement { memory_mb: Some(programs[0].memory_mb()?), ..measurement })
         })
     };
@@ -146,8 +102,6 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut creates = Results::default();
     creates.measure(options, &loads)?;
 
-    let others = others.take();
-    let backups = others.values(CREATE, BACKUPS, |one| Some(one.count as f64));
     let targets = vec![
         ("restore, s", AtMost(60.0, None), costs.values(RESTORE, PLANTD, |one| Some(one.seconds))),
         (
@@ -156,21 +110,17 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             creates.ratios(CREATE, BACKED_UP, ALONE),
         ),
     ];
-    let moments = others.0.iter().filter(|series| series.program == SERVER);
     let rows = costs.0.iter().map(|series| row(&costs, series));
-    let rows = rows.chain(moments.map(|series| row(&others, series)));
     let memory = |program| median(creates.values(CREATE, program, |one| one.memory_mb), 0);
     let text = format!(
         "{}. {} plants.\n\n{}\n\
          Medians of {} rounds.\n\n{}\n\
-         Creates begin with a copy of the store. Backups beside each load with its warm-up: {} (median). The most \
-         memory of the server was {} MB without a backup, and {} MB during backups.\n\n{}",
+         Creates begin with a copy of the store. The most memory of the server was {} MB without a backup, and {} MB during backups.\n\n{}",
         machine()?,
         number(plants as f64, 0),
         claims(targets),
         long.rounds,
         table(&["step", "program", "seconds", "MB", "most memory, MB"], 2, rows.collect()),
-        median(backups, 0),
         memory(ALONE),
         memory(BACKED_UP),
         measurements(options, &creates, &[ALONE]),
@@ -195,43 +145,33 @@ fn row(results: &Results, Series { workload, program, .. }: &Series) -> Vec<Stri
 }
 
 /// Measures a load while `plantd backup` runs over and over, from before the warm-up until after the last response.
-/// The second measurement is that of the backups.
 fn measure_during_backups(
     plantd: &Contender,
     load: Load,
     programs: &[Program],
     file: &Path,
-) -> anyhow::Result<(Measurement, Measurement)> {
+) -> anyhow::Result<Measurement> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let backing_up = scope.spawn(|| {
-            let (start, mut count) = (Instant::now(), 0);
+            let mut backups = 0;
             // A failed backup ends the loop, and fails the bench.
             while !is_over.load(Ordering::Relaxed) {
                 output(&mut client(plantd, "backup", file, &programs[0]))?;
-                count += 1;
+                backups += 1;
             }
-            let seconds = start.elapsed().as_secs_f64();
-            anyhow::Ok(Measurement { count, seconds, ..Measurement::default() })
+            anyhow::Ok(backups)
         });
         let measurement = load.measure(programs);
         is_over.store(true, Ordering::Relaxed);
         let backups = backing_up.join().map_err(|_| anyhow!("a thread panicked"))??;
-        ensure!(backups.count > 0, "no backup was made");
-        Ok((measurement?, backups))
+        ensure!(backups > 0, "no backup was made");
+        measurement
     })
 }
 
-/// Runs a command of plantd, which must print the number of plants at its end.
+/// Runs a command of plantd to its end, which must print the number of plants. Measures its duration and its peak memory.
 fn command(command: &mut Command, plants: u64) -> anyhow::Result<Measurement> {
-    let (measurement, said) = watch(command)?;
-    let named = format!("{} plant", number(plants as f64, 0));
-    ensure!(said.contains(&named), "{command:?} did not say `{named}`, but:\n{said}");
-    Ok(measurement)
-}
-
-/// Runs a command to its end. Returns its duration, its peak memory, and what it printed.
-fn watch(command: &mut Command) -> anyhow::Result<(Measurement, String)> {
     let start = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
@@ -245,5 +185,7 @@ fn watch(command: &mut Command) -> anyhow::Result<(Measurement, String)> {
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     ensure!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
-    Ok((Measurement { count: 0, seconds, latency_ms: None, memory_mb: memory }, said))
+    let named = format!("{} plant", number(plants as f64, 0));
+    ensure!(said.contains(&named), "{command:?} did not say `{named}`, but:\n{said}");
+    Ok(Measurement { count: 0, seconds, latency_ms: None, memory_mb: memory })
 }

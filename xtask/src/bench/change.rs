@@ -4,14 +4,16 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::ensure;
+use anyhow::Context as _;
 
 use super::load::{Load, Request, fill};
 use super::measure::Results;
 use super::measure::Target::AtLeast;
 use super::options::Options;
-use super::program::{BEFORE, PLANTD, plantds};
+use super::program::{Contender, PLANTD, plantd};
 use super::report::{claims, machine, measurements, publish};
+
+const BEFORE: &str = "plantd before";
 
 /// What is measured: its name, the claim about it, and the requests.
 const WORKLOADS: [(&str, &str, Request); 3] = [
@@ -21,10 +23,12 @@ const WORKLOADS: [(&str, &str, Request); 3] = [
 ];
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    ensure!(options.before.is_some(), "name the program to compare with by --before");
+    let before = options.before.as_ref().context("name the older plantd by --before")?;
+    let before = fs::canonicalize(before).with_context(|| format!("no {}", before.display()))?;
+    let before = Contender { name: BEFORE, command: vec![before.display().to_string()] };
     let material = options.temporary()?;
     let stored = options.plants(100_000);
-    let plantds = plantds(&options.workspace, options.before.as_ref())?;
+    let plantds = [plantd(options)?, before];
     let stores: Vec<PathBuf> =
         plantds.iter().map(|plantd| material.path().join(plantd.name)).collect();
     for (plantd, store) in plantds.iter().zip(&stores) {

@@ -66,6 +66,14 @@ pub(super) struct Load {
     pub(super) plants_max: u64,
 }
 
+/// A response of a load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Response {
+    /// The second of the load in which it came.
+    pub(super) second: u64,
+    pub(super) latency: Duration,
+}
+
 impl Load {
     /// A closed loop over 64 connections on an empty store.
     pub(super) fn new(request: Request, duration: Duration) -> Self {
@@ -90,15 +98,23 @@ impl Load {
         Entry::new(workload, server.name, measure)
     }
 
-    /// Runs the load after a warm-up as a closed loop, on programs that have only the stored plants.
+    /// Runs the load after a warm-up, on programs that have only the stored plants.
     pub(super) fn measure(&self, programs: &[Program]) -> anyhow::Result<Measurement> {
         let created = AtomicU64::new(self.stored);
         if self.request == Request::List {
-            check_list(programs[0].address)?;
+            // Later responses are only counted.
+            let list = get(programs[0].address, "/plants?limit=100")?;
+            let has_100 = list.matches("\"id\":").count() == 100;
+            ensure!(has_100, "a list of 100 plants is:\n{list}");
         }
-        let warm_up = Self { duration: WARM_UP, rate: None, ..*self };
-        warm_up.run(programs, &created).context("the warm-up failed")?;
+        self.warm_up(programs, &created)?;
         self.run(programs, &created)
+    }
+
+    pub(super) fn warm_up(&self, programs: &[Program], created: &AtomicU64) -> anyhow::Result<()> {
+        let warm_up = Self { duration: WARM_UP, ..*self };
+        warm_up.run(programs, created).context("the warm-up failed")?;
+        Ok(())
     }
 
     pub(super) fn run(
@@ -108,7 +124,8 @@ impl Load {
     ) -> anyhow::Result<Measurement> {
         let addresses: Vec<_> = programs.iter().map(|program| program.address).collect();
         let start = Instant::now();
-        let latencies = self.latencies(&addresses, created)?.concat();
+        let responses = self.responses(&addresses, created)?;
+        let latencies = responses.iter().map(|response| response.latency).collect();
         // Counts every response and all the time until the last one.
         let mut measurement = Measurement::of(latencies, start.elapsed());
         if self.request == Request::Batch {
@@ -124,13 +141,12 @@ impl Load {
     }
 
     /// Sends requests to equivalent servers, over which the connections are spread. Fails unless every response has a
-    /// 2xx status. `created` counts the plants, or the changes, and numbers the new ones. Returns the latencies of the responses in
-    /// each second.
-    pub(super) fn latencies(
+    /// 2xx status. `created` counts the plants, or the changes, and numbers the new ones.
+    pub(super) fn responses(
         &self,
         servers: &[SocketAddr],
         created: &AtomicU64,
-    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+    ) -> anyhow::Result<Vec<Response>> {
         let mut clients: Vec<Vec<Client>> = Vec::new();
         clients.resize_with(THREADS.min(self.connections), Vec::new);
         let threads = clients.len();
@@ -145,11 +161,8 @@ impl Load {
             let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
             let mut all = Vec::new();
             for thread in running {
-                let seconds =
-                    thread.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
-                for (second, latencies) in seconds?.into_iter().enumerate() {
-                    of_second(&mut all, second).extend(latencies);
-                }
+                let responses = thread.join();
+                all.extend(responses.unwrap_or_else(|_| bail!("a thread of the load panicked"))?);
             }
             Ok(all)
         })
@@ -161,7 +174,7 @@ impl Load {
         (thread, threads): (usize, usize),
         start: Instant,
         created: &AtomicU64,
-    ) -> anyhow::Result<Vec<Vec<Duration>>> {
+    ) -> anyhow::Result<Vec<Response>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (index, client) in (0..).zip(&clients) {
             epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
@@ -170,7 +183,7 @@ impl Load {
         let mut random = fastrand::Rng::with_seed(thread as u64);
         let mut idle: Vec<usize> = (0..clients.len()).collect();
         let mut scheduled = thread;
-        let (mut is_over, mut seconds) = (false, Vec::new());
+        let (mut is_over, mut responses) = (false, Vec::new());
         let mut events = Vec::with_capacity(clients.len());
         loop {
             let mut wait = RESPONSE_TIMEOUT;
@@ -194,7 +207,7 @@ impl Load {
                 }
             }
             if is_over && idle.len() == clients.len() {
-                return Ok(seconds);
+                return Ok(responses);
             }
             // The timeout has nanoseconds, because rustix calls `epoll_pwait2`.
             epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?))?;
@@ -203,8 +216,8 @@ impl Load {
             for event in events.drain(..) {
                 let index = usize::try_from(event.data.u64())?;
                 if clients[index].receive()? {
-                    let second = usize::try_from(start.elapsed().as_secs())?;
-                    of_second(&mut seconds, second).push(clients[index].due.elapsed());
+                    let latency = clients[index].due.elapsed();
+                    responses.push(Response { second: start.elapsed().as_secs(), latency });
                     idle.push(index);
                 }
             }
@@ -254,45 +267,38 @@ pub(super) fn request(method_and_target: &str, rest: &str) -> String {
     )
 }
 
-fn of_second(seconds: &mut Vec<Vec<Duration>>, second: usize) -> &mut Vec<Duration> {
-    seconds.resize_with(seconds.len().max(second + 1), Vec::new);
-    &mut seconds[second]
-}
-
-/// Fails unless a list has 100 plants. Later responses are only counted.
-fn check_list(server: SocketAddr) -> anyhow::Result<()> {
+/// The answer to one GET.
+pub(super) fn get(server: SocketAddr, target: &str) -> anyhow::Result<String> {
     let mut client = Client::connect(server)?;
-    client.send(&request("GET /plants?limit=100", "\r\n"), Instant::now())?;
+    client.send(&request(&format!("GET {target}"), "\r\n"), Instant::now())?;
     while !client.receive()? {}
-    let list = String::from_utf8_lossy(&client.received);
-    ensure!(list.matches("\"id\":").count() == 100, "a list of 100 plants is:\n{list}");
-    Ok(())
+    Ok(String::from_utf8(client.received)?)
 }
 
 /// A connection with at most one outstanding request. Its socket blocks, but a load reads it only when it has bytes.
-pub(super) struct Client {
+struct Client {
     stream: TcpStream,
     due: Instant,
     /// The bytes of the last response so far.
-    pub(super) received: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Client {
-    pub(super) fn connect(server: SocketAddr) -> anyhow::Result<Self> {
+    fn connect(server: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(server).context("cannot connect")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(Self { stream, due: Instant::now(), received: Vec::new() })
     }
 
-    pub(super) fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
+    fn send(&mut self, request: &str, due: Instant) -> anyhow::Result<()> {
         self.received.clear();
         self.due = due;
         self.stream.write_all(request.as_bytes()).context("cannot send a request")
     }
 
     /// Reads what has arrived. Returns whether the response is complete. Fails unless its status is 2xx.
-    pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
+    fn receive(&mut self) -> anyhow::Result<bool> {
         let mut chunk = [0; 16 * 1024];
         let length = self.stream.read(&mut chunk).context("cannot read a response")?;
         ensure!(length > 0, "the server closed the connection without a response");
@@ -341,7 +347,7 @@ mod tests {
                 stream.write_all(response.as_bytes()).unwrap();
             });
             let load = Load { connections: 1, ..Load::new(Request::Create, Duration::MAX) };
-            let error = load.latencies(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
+            let error = load.responses(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
             answering.join().unwrap();
             error
         };

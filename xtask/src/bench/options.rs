@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Only workloads whose name contains this; docs/performance.md stays as it is
     #[arg(long)]
     only: Option<String>,
-    /// An older plantd, which is measured beside this one
+    /// An older plantd, with which `change` compares this one
     #[arg(long)]
     before: Option<PathBuf>,
     /// Another number of plants; docs/performance.md stays as it is

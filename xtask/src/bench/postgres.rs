@@ -12,7 +12,7 @@ use super::load::{CONNECTIONS, Load, Request, WARM_UP};
 use super::measure::{Entry, Measurement, Results, Target};
 use super::options::Options;
 use super::plants::{scattered, write_file};
-use super::program::{Contender, PLANTD, PLANTD_BUILD, build, output, serve, transfer};
+use super::program::{Contender, PLANTD, output, plantd, serve, transfer};
 use super::report::{claims, machine, measurements, number, publish, table};
 use crate::tools;
 
@@ -46,7 +46,7 @@ impl<'a> Server<'a> {
     /// Fails if the file system is in memory.
     pub(super) fn start(options: &'a Options) -> anyhow::Result<Self> {
         tools::ensure(&[tools::POSTGRESQL])?;
-        let plantd = build(&options.workspace, PLANTD_BUILD)?;
+        let plantd = plantd(options)?;
         // The defaults of PostgreSQL.
         let settings = [("max_connections", "100"), ("shared_buffers", "128MB")];
         let cluster = Cluster::start_with(&settings);

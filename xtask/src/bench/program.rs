@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::measure::Measurement;
+use super::options::Options;
 use crate::{cargo, packages, tools};
 
 pub(super) const PLANTD: &str = "plantd";
-pub(super) const BEFORE: &str = "plantd before";
 pub(super) const CEILING: &str = "ceiling";
 pub(super) const BARE: &str = "bare";
 pub(super) const FASTIFY: &str = "Fastify + better-sqlite3";
@@ -45,22 +45,14 @@ impl Contender {
     }
 }
 
-pub(super) const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
+const PLANTD_BUILD: &str = "-p plantd -p plant-http --bin plantd";
 /// A separate build: in one build, Cargo would unify features, and give plantd those of the examples.
 pub(super) const CEILING_BUILD: &str = "-p plantd -p plant-http --example ceiling";
 pub(super) const BARE_BUILD: &str = "-p plantd -p plant-http --example bare";
 
-/// plantd, and an older build at the path `before`.
-pub(super) fn plantds(
-    workspace: &Metadata,
-    before: Option<&PathBuf>,
-) -> anyhow::Result<Vec<Contender>> {
-    let mut plantds = vec![build(workspace, PLANTD_BUILD)?];
-    if let Some(before) = before {
-        let path = fs::canonicalize(before).with_context(|| format!("no {}", before.display()))?;
-        plantds.push(Contender { name: BEFORE, command: vec![path.display().to_string()] });
-    }
-    Ok(plantds)
+/// plantd as users get it.
+pub(super) fn plantd(options: &Options) -> anyhow::Result<Contender> {
+    build(&options.workspace, PLANTD_BUILD)
 }
 
 /// Builds the program named by the last argument, as users get it.

@@ -1,4 +1,4 @@
-//! The output of a bench: tables in Markdown, plots, and the measured parts of docs/performance.md.
+//! The output of a bench: tables in Markdown, a plot, and the measured parts of docs/performance.md.
 
 use std::fs;
 use std::process::Command;
@@ -132,47 +132,16 @@ fn refreshed(text: &str, name: &str, content: &str) -> anyhow::Result<String> {
 }
 
 /// Draws `NAME.svg` by `bench/plot.gnuplot`, which describes the columns: for the document, or in target/bench.
-/// `variables` are those of the script that only some plots have.
-pub(super) fn plot(
-    options: &Options,
-    name: &str,
-    variables: &str,
-    head: &[&str],
-    rows: &[Vec<String>],
-) -> anyhow::Result<()> {
+pub(super) fn plot(options: &Options, name: &str, rows: &[Vec<String>]) -> anyhow::Result<()> {
     let root = options.workspace.workspace_root.as_std_path();
     let documents = root.join("docs/performance");
     let folder = if options.is_documented() { &documents } else { &options.folder };
     let svg = folder.join(format!("{name}.svg"));
     let data = options.folder.join(format!("{name}.tsv"));
-    let lines = rows.iter().map(|row| row.join("\t").replace(',', "") + "\n");
-    fs::write(&data, head.join("\t") + "\n" + &lines.collect::<String>())?;
+    fs::write(&data, rows.iter().map(|row| row.join("\t") + "\n").collect::<String>())?;
     let paths = format!("svg='{}'; data='{}'", svg.display(), data.display());
     let mut gnuplot = Command::new("gnuplot");
-    gnuplot.args(["-e", &paths, "-e", variables]).arg(root.join("bench/plot.gnuplot"));
-    output(&mut gnuplot).map(drop)
-}
-
-/// Draws bars with whiskers: for each row, a group with a bar for each series. Draws nothing without values.
-pub(super) fn bars(
-    options: &Options,
-    name: &str,
-    variables: &str,
-    series: &[&str],
-    rows: &[(&str, Vec<Vec<f64>>)],
-) -> anyhow::Result<()> {
-    if rows.iter().all(|(_, values)| values.iter().all(Vec::is_empty)) {
-        return Ok(());
-    }
-    let cells = |values: &Vec<f64>| {
-        spread(values.clone()).map_or(["?"; 3].map(str::to_owned), |it| it.map(|it| it.to_string()))
-    };
-    let row = |(group, values): &(&str, Vec<Vec<f64>>)| {
-        [(*group).to_owned()].into_iter().chain(values.iter().flat_map(cells)).collect()
-    };
-    let head: Vec<&str> = [""].into_iter().chain(series.iter().flat_map(|it| [*it; 3])).collect();
-    let variables = format!("{variables}; series={}", series.len());
-    plot(options, name, &variables, &head, &rows.iter().map(row).collect::<Vec<_>>())
+    output(gnuplot.args(["-e", &paths]).arg(root.join("bench/plot.gnuplot"))).map(drop)
 }
 
 #[cfg(test)]

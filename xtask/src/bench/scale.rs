@@ -1,5 +1,6 @@
 //! `cargo xtask bench scale`: a store that grows to ten million plants, and its costs compared with a small one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,18 +11,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::load::{Load, Request};
+use super::load::{Load, Request, Response};
 use super::measure::Target::{AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results};
 use super::options::Options;
 use super::plants::{scattered, write_file};
-use super::program::{Contender, Program, copy_data, output, plantds, serve, transfer};
+use super::program::{Contender, Program, copy_data, output, plantd, serve, transfer};
 use super::report::{claims, machine, measurements, median, number, plot, publish, table};
 use crate::tools;
 
 const SMALL: &str = "small store";
 const LARGE: &str = "large store";
-const LARGE_BEFORE: &str = "large store, plantd before";
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// When a load is killed: long enough after its start to be well under way.
 const KILL_AFTER: Duration = Duration::from_millis(1_500);
@@ -55,7 +57,7 @@ struct Store {
     /// All creates of the growth.
     growth: Measurement,
     /// The latencies in each second of the growth that had responses.
-    seconds: Vec<Option<[f64; 4]>>,
+    seconds: BTreeMap<u64, Measurement>,
     /// Creates per second in the last tenth of the plants.
     last_per_s: f64,
     bytes_a_plant: f64,
@@ -63,18 +65,15 @@ struct Store {
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     tools::ensure(&[tools::GNUPLOT])?;
-    let plantds = plantds(&options.workspace, options.before.as_ref())?;
+    let plantd = plantd(options)?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
-    let fill = |name, plantd: &Contender, plants| {
+    let fill = |name, plants| {
         let plantd = Contender { name, ..plantd.clone() };
         grow(plantd, material.path().join(name), plants)
     };
-    let mut stores = vec![fill(SMALL, &plantds[0], plants.min(100_000))?];
-    for (plantd, name) in plantds.iter().zip([LARGE, LARGE_BEFORE]) {
-        stores.push(fill(name, plantd, plants)?);
-    }
-    let (large, before) = (&stores[1], stores.get(2));
+    let stores = [fill(SMALL, plants.min(100_000))?, fill(LARGE, plants)?];
+    let large = &stores[1];
 
     let mut loads: Vec<Entry<'_>> = Vec::new();
     for (workload, request) in LOADS {
@@ -83,7 +82,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             loads.push(load.entry(workload, plantd, Some(folder)));
         }
     }
-    for Store { plantd, folder, .. } in stores.iter().take(2) {
+    for Store { plantd, folder, .. } in &stores {
         let load = Load { connections: 1, ..Load::new(Request::History, options.duration) };
         loads.push(load.entry(HISTORY, plantd, Some(folder)));
     }
@@ -113,15 +112,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
     let peak = memories.chain(large.growth.memory_mb).reduce(f64::max);
     let latency = |place: usize| large.growth.latency_ms.iter().map(|it| it[place]).collect();
-    let last_ratio = before.map(|before| large.last_per_s / before.last_per_s);
     let targets = vec![
         ("p99 of creates while the store grows, ms", AtMost(50.0, Some(20.0)), latency(1)),
         ("longest create while the store grows, ms", AtMost(500.0, Some(200.0)), latency(3)),
-        (
-            "creates of the last tenth, plantd/plantd before",
-            AtLeast(1.0, Some(1.5)),
-            last_ratio.into_iter().collect(),
-        ),
         (
             "reads by id, large/small store",
             AtLeast(0.5, Some(0.7)),
@@ -156,10 +149,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     for (start, _) in STARTS {
         costs.push(row(start, &|store| seconds(start, store.plantd.name), 2));
     }
-    let head: Vec<&str> =
-        ["medians"].into_iter().chain(stores.iter().map(|store| store.plantd.name)).collect();
     let text = format!(
-        "{}. The small store has {} plants, a large one {}. A tenth of them is imported; the store grows by \
+        "{}. The small store has {} plants, the large one {}. A tenth of them is imported; the store grows by \
          creates from there. The claims are of the large store.\n\n\
          {}\n{}\n{}\n\
          ![Latency of creates while a store grows](performance/scale-growth.svg)",
@@ -167,11 +158,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         number(stores[0].plants as f64, 0),
         number(plants as f64, 0),
         claims(targets),
-        table(&head, 1, costs),
+        table(&["medians", SMALL, LARGE], 1, costs),
         measurements(options, &rates, &[SMALL]),
     );
     publish(options, "scale", &text)?;
-    draw(options, large, before)
+    draw(options, large)
 }
 
 /// Fills a new store: imports a tenth of the plants, and creates the others as fast as possible. The first plant is changed
@@ -187,29 +178,34 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
         let create_until = |plants_max| {
             let load = Load { plants_max, ..Load::new(Request::Create, Duration::MAX) };
             let start = Instant::now();
-            let latencies = load.latencies(&[programs[0].address], &created)?;
-            anyhow::Ok((latencies, start.elapsed()))
+            let responses = load.responses(&[programs[0].address], &created)?;
+            anyhow::Ok((responses, start.elapsed()))
         };
-        let (mut latencies, duration) = create_until(plants - tenth)?;
+        let (mut responses, duration) = create_until(plants - tenth)?;
         let change = Load {
             connections: 1,
             plants_max: CHANGES,
             ..Load::new(Request::Change, Duration::MAX)
         };
-        let (last_latencies, last_duration) = thread::scope(|scope| {
+        let (last_responses, last_duration) = thread::scope(|scope| {
             let changing = scope.spawn(|| change.run(programs, &AtomicU64::new(0)));
             let last = create_until(plants)?;
             let changed =
                 changing.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
             changed.map(|_| last)
         })?;
-        latencies.extend(last_latencies);
-        let of = |latencies: &Vec<Duration>| {
-            Measurement::of(latencies.clone(), Duration::from_secs(1)).latency_ms
-        };
-        let seconds = latencies.iter().map(of).collect();
+        let first_seconds = responses.iter().map(|it| it.second + 1).max().unwrap_or_default();
+        let shifted = |it: Response| Response { second: first_seconds + it.second, ..it };
+        responses.extend(last_responses.into_iter().map(shifted));
+        let mut seconds = BTreeMap::<u64, Vec<Duration>>::new();
+        for Response { second, latency } in &responses {
+            seconds.entry(*second).or_default().push(*latency);
+        }
+        let of = |(second, latencies)| (second, Measurement::of(latencies, SECOND));
+        let seconds = seconds.into_iter().map(of).collect();
+        let latencies = responses.into_iter().map(|it| it.latency).collect();
         let memory_mb = Some(programs[0].memory_mb()?);
-        let growth = Measurement::of(latencies.concat(), duration + last_duration);
+        let growth = Measurement::of(latencies, duration + last_duration);
         let growth = Measurement { memory_mb, ..growth };
         let last_per_s = tenth as f64 / last_duration.as_secs_f64();
         println!("{}: {plants} plants, {growth:.3?}, at last {last_per_s:.0}/s", plantd.name);
@@ -219,26 +215,13 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
     })
 }
 
-/// Draws the latencies of creates in each second of the growth, also for the older plantd.
-fn draw(options: &Options, large: &Store, before: Option<&Store>) -> anyhow::Result<()> {
-    let stores: Vec<_> = [Some(large), before].into_iter().flatten().collect();
-    let mut head = vec!["seconds"];
-    head.extend(["p50", "p99", "longest"]);
-    if before.is_some() {
-        head.extend(["p50 before", "p99 before", "longest before"]);
-    }
-    let length = stores.iter().map(|store| store.seconds.len()).max().unwrap_or_default();
-    let row = |second: usize| {
-        let latencies = stores.iter().flat_map(|store| {
-            let latency = store.seconds.get(second).copied().flatten();
-            [0, 1, 3].map(|place| latency.map_or("?".to_owned(), |it| it[place].to_string()))
-        });
-        [second.to_string()].into_iter().chain(latencies).collect()
+/// Draws the latencies of creates in each second of the growth.
+fn draw(options: &Options, large: &Store) -> anyhow::Result<()> {
+    let row = |(second, one): (&u64, &Measurement)| {
+        let [p50, p99, _, longest] = one.latency_ms?;
+        Some([*second as f64, p50, p99, longest].map(|it| it.to_string()).to_vec())
     };
-    let rows: Vec<_> = (0..length).map(row).collect();
-    let labels = "title='Latency of creates while a store grows'; y_label='ms'; x_label='seconds'";
-    let variables = format!("{labels}; series={}", head.len() - 1);
-    plot(options, "scale-growth", &variables, &head, &rows)
+    plot(options, "scale-growth", &large.seconds.iter().filter_map(row).collect::<Vec<_>>())
 }
 
 pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<u64> {

@@ -14,10 +14,10 @@ use super::measure::{Entry, Measurement, Results, quotients};
 use super::options::Options;
 use super::plants::write_file;
 use super::program::{
-    BARE, BARE_BUILD, BEFORE, CEILING, CEILING_BUILD, FASTIFY, PLANTD, build, output, peers,
-    plantds, transfer,
+    BARE, BARE_BUILD, CEILING, CEILING_BUILD, FASTIFY, PLANTD, build, output, peers, plantd,
+    transfer,
 };
-use super::report::{bars, claims, machine, measurements, number, publish};
+use super::report::{claims, machine, measurements, number, publish};
 use crate::tools;
 
 const CREATE_1: &str = "create, 1 connection";
@@ -39,15 +39,14 @@ const BARE_WRITE: &str = "bare write";
 const SQLITE: &str = "SQLite";
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    tools::ensure(&[tools::GNUPLOT, tools::PYTHON])?;
+    tools::ensure(&[tools::PYTHON])?;
     let workspace = &options.workspace;
     let material = options.temporary()?;
     let stored = options.plants(100_000);
     let imported = options.plants(1_000_000);
     let has_reads = READS.iter().any(|(workload, _)| options.wants(workload));
-    let plantds = plantds(workspace, options.before.as_ref())?;
-    let mut servers = plantds.clone();
-    servers.extend([build(workspace, CEILING_BUILD)?, build(workspace, BARE_BUILD)?]);
+    let mut servers =
+        vec![plantd(options)?, build(workspace, CEILING_BUILD)?, build(workspace, BARE_BUILD)?];
     if has_reads || options.wants(CREATE_64) {
         servers.extend(peers(workspace)?);
     }
@@ -84,15 +83,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             servers.iter().zip(&stores).filter(|(server, _)| takes_part(server.name, workload));
         entries.extend(servers.map(|(server, store)| load.entry(workload, server, Some(store))));
     }
-    let file = &file;
-    for plantd in &plantds {
-        let import = move |folder: &Path| transfer(plantd, folder, "import", file, imported);
-        entries.push(Entry::new(IMPORT, plantd.name, import));
-    }
-    let import = |folder: &Path| import_into_sqlite(script.as_str(), folder, file, imported);
-    entries.push(Entry::new(IMPORT, SQLITE, import));
+    let import = |folder: &Path| transfer(&servers[0], folder, "import", &file, imported);
+    entries.push(Entry::new(IMPORT, PLANTD, import));
+    let sqlite = |folder: &Path| import_into_sqlite(script.as_str(), folder, &file, imported);
+    entries.push(Entry::new(IMPORT, SQLITE, sqlite));
     let export = |folder: &Path| {
-        transfer(&servers[0], folder, "import", file, imported)?;
+        transfer(&servers[0], folder, "import", &file, imported)?;
         transfer(&servers[0], folder, "export", &folder.join("exported.ndjson"), imported)
     };
     entries.push(Entry::new(EXPORT, PLANTD, export));
@@ -103,8 +99,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(least_rate) = results.rates(CREATE_64, PLANTD).into_iter().reduce(f64::min) {
         let rate = Some(least_rate / 2.0);
         let load = Load { rate, ..Load::new(Request::Create, options.duration) };
-        let servers =
-            servers.iter().filter(|server| [PLANTD, BEFORE, CEILING].contains(&server.name));
+        let servers = servers.iter().filter(|server| [PLANTD, CEILING].contains(&server.name));
         let half_load = servers.map(|server| load.entry(HALF_LOAD, server, None));
         results.measure(options, &half_load.collect::<Vec<_>>())?;
     }
@@ -116,8 +111,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         claims(targets(&results)),
         measurements(options, &results, &[CEILING, BARE]),
     );
-    publish(options, "suite", &text)?;
-    draw(options, &results)
+    publish(options, "suite", &text)
 }
 
 fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
@@ -160,37 +154,14 @@ fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
 /// Whether a program takes part in a workload of creates, reads, lists or the mix.
 fn takes_part(program: &str, workload: &str) -> bool {
     match program {
-        PLANTD | BEFORE | CEILING => true,
+        PLANTD | CEILING => true,
         BARE => workload != LIST,
         _ => workload == CREATE_64 || READS.iter().any(|(read, _)| *read == workload),
     }
 }
 
-fn draw(options: &Options, results: &Results) -> anyhow::Result<()> {
-    // A plot has the programs of the workload in which most take part.
-    let rates = |name, labels, workloads: [&'static str; 3], most_programs| {
-        let measured = results.0.iter().filter(|series| series.workload == most_programs);
-        let programs: Vec<&str> = measured.map(|series| series.program).collect();
-        let row = |workload| {
-            (workload, programs.iter().map(|program| results.rates(workload, program)).collect())
-        };
-        bars(options, name, labels, &programs, &workloads.map(row))
-    };
-    let labels = "title='Creates'; y_label='creates/s'";
-    rates("creates", labels, [CREATE_1, CREATE_64, CREATE_256], CREATE_64)?;
-    let labels = "title='64 connections, a store of 100,000 plants'; y_label='requests/s'";
-    rates("reads", labels, [READ, LIST, MIX], READ)?;
-    let programs = [PLANTD, BEFORE, CEILING];
-    let row =
-        |percentile| programs.map(|program| results.latencies(HALF_LOAD, program, percentile));
-    let rows = [("p50", 0), ("p99", 1), ("p99.9", 2), ("longest", 3)];
-    let rows = rows.map(|(name, place)| (name, row(place).to_vec()));
-    let labels = "title='Latency of creates at half load'; y_label='ms'";
-    bars(options, "latencies", labels, &programs, &rows)
-}
-
 /// Loads a file into SQLite by a script. Like that of `plantd import`, the time is that of the whole process.
-pub(super) fn import_into_sqlite(
+fn import_into_sqlite(
     script: &str,
     folder: &Path,
     file: &Path,
