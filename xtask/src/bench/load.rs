@@ -111,8 +111,9 @@ impl Load {
         self.run(programs, &created)
     }
 
+    /// Runs the load as a closed loop, without measuring it.
     pub(super) fn warm_up(&self, programs: &[Program], created: &AtomicU64) -> anyhow::Result<()> {
-        let warm_up = Self { duration: WARM_UP, ..*self };
+        let warm_up = Self { duration: WARM_UP, rate: None, ..*self };
         warm_up.run(programs, created).context("the warm-up failed")?;
         Ok(())
     }

@@ -194,15 +194,18 @@ fn measure(
             }
         };
         let created = AtomicU64::new(0);
+        let wait_for_readers = || {
+            // Events come faster than a crowd of followers gets them.
+            let awaited = if count < WAITING { count as u64 } else { 0 };
+            let all = created.load(Ordering::Relaxed) * awaited;
+            let have_all = || Ok(seen.events.load(Ordering::Relaxed) >= all);
+            wait_until("the readers to get all events", have_all)
+        };
         load.warm_up(programs, &created)?;
+        wait_for_readers()?;
         let warmed_up = seen.lags().len();
         let creates = load.run(programs, &created)?;
-        // Events come faster than a crowd of followers gets them.
-        if count < WAITING {
-            let all = created.load(Ordering::Relaxed) * count as u64;
-            let have_all = || Ok(seen.events.load(Ordering::Relaxed) >= all);
-            wait_until("the readers to get all events", have_all)?;
-        }
+        wait_for_readers()?;
         let lags = Measurement::of(seen.lags().split_off(warmed_up), load.duration);
         Ok(Measured { creates, lags })
     })
