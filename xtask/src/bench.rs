@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
 //! A bench (`suite`, `change`, `scale`, `search`, `readers`, `backup`, `postgres`) starts programs (`program`), loads them
-//! (`load`) in rounds (`measure`), and writes tables and a plot (`report`).
+//! (`load`) in rounds (`measure`), and writes tables (`report`).
 
 mod backup;
 mod change;

@@ -43,7 +43,6 @@ pub(crate) const LINTIAN: Tool = tool("lintian", "lintian");
 /// Finds the packages of the libraries that a program needs.
 pub(crate) const DPKG_SHLIBDEPS: Tool = tool("dpkg-shlibdeps", "dpkg-dev");
 pub(crate) const STRIP: Tool = tool("strip", "binutils");
-pub(crate) const GNUPLOT: Tool = tool("gnuplot", "gnuplot-nox");
 
 /// CPython 3.11 or newer with `venv`. The `python3` of pyenv may run no version at all.
 pub(crate) const PYTHON: Tool = Tool {

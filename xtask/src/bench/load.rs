@@ -66,14 +66,6 @@ pub(super) struct Load {
     pub(super) plants_max: u64,
 }
 
-/// A response of a load.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Response {
-    /// The second of the load in which it came.
-    pub(super) second: u64,
-    pub(super) latency: Duration,
-}
-
 impl Load {
     /// A closed loop over 64 connections on an empty store.
     pub(super) fn new(request: Request, duration: Duration) -> Self {
@@ -125,8 +117,7 @@ impl Load {
     ) -> anyhow::Result<Measurement> {
         let addresses: Vec<_> = programs.iter().map(|program| program.address).collect();
         let start = Instant::now();
-        let responses = self.responses(&addresses, created)?;
-        let latencies = responses.iter().map(|response| response.latency).collect();
+        let latencies = self.latencies(&addresses, created)?;
         // Counts every response and all the time until the last one.
         let mut measurement = Measurement::of(latencies, start.elapsed());
         if self.request == Request::Batch {
@@ -143,11 +134,11 @@ impl Load {
 
     /// Sends requests to equivalent servers, over which the connections are spread. Fails unless every response has a
     /// 2xx status. `created` counts the plants, or the changes, and numbers the new ones.
-    pub(super) fn responses(
+    pub(super) fn latencies(
         &self,
         servers: &[SocketAddr],
         created: &AtomicU64,
-    ) -> anyhow::Result<Vec<Response>> {
+    ) -> anyhow::Result<Vec<Duration>> {
         let mut clients: Vec<Vec<Client>> = Vec::new();
         clients.resize_with(THREADS.min(self.connections), Vec::new);
         let threads = clients.len();
@@ -162,8 +153,8 @@ impl Load {
             let running: Vec<_> = clients.into_iter().enumerate().map(drive).collect();
             let mut all = Vec::new();
             for thread in running {
-                let responses = thread.join();
-                all.extend(responses.unwrap_or_else(|_| bail!("a thread of the load panicked"))?);
+                let latencies = thread.join();
+                all.extend(latencies.unwrap_or_else(|_| bail!("a thread of the load panicked"))?);
             }
             Ok(all)
         })
@@ -175,7 +166,7 @@ impl Load {
         (thread, threads): (usize, usize),
         start: Instant,
         created: &AtomicU64,
-    ) -> anyhow::Result<Vec<Response>> {
+    ) -> anyhow::Result<Vec<Duration>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (index, client) in (0..).zip(&clients) {
             epoll::add(&epoll, &client.stream, EventData::new_u64(index), EventFlags::IN)?;
@@ -184,7 +175,7 @@ impl Load {
         let mut random = fastrand::Rng::with_seed(thread as u64);
         let mut idle: Vec<usize> = (0..clients.len()).collect();
         let mut scheduled = thread;
-        let (mut is_over, mut responses) = (false, Vec::new());
+        let (mut is_over, mut latencies) = (false, Vec::new());
         let mut events = Vec::with_capacity(clients.len());
         loop {
             let mut wait = RESPONSE_TIMEOUT;
@@ -208,7 +199,7 @@ impl Load {
                 }
             }
             if is_over && idle.len() == clients.len() {
-                return Ok(responses);
+                return Ok(latencies);
             }
             // The timeout has nanoseconds, because rustix calls `epoll_pwait2`.
             epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?))?;
@@ -217,8 +208,7 @@ impl Load {
             for event in events.drain(..) {
                 let index = usize::try_from(event.data.u64())?;
                 if clients[index].receive()? {
-                    let latency = clients[index].due.elapsed();
-                    responses.push(Response { second: start.elapsed().as_secs(), latency });
+                    latencies.push(clients[index].due.elapsed());
                     idle.push(index);
                 }
             }
@@ -348,7 +338,7 @@ mod tests {
                 stream.write_all(response.as_bytes()).unwrap();
             });
             let load = Load { connections: 1, ..Load::new(Request::Create, Duration::MAX) };
-            let error = load.responses(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
+            let error = load.latencies(&[server], &AtomicU64::new(0)).unwrap_err().to_string();
             answering.join().unwrap();
             error
         };

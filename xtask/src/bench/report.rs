@@ -1,14 +1,12 @@
-//! The output of a bench: tables in Markdown, a plot, and the measured parts of docs/performance.md.
+//! The output of a bench: tables in Markdown, and the measured parts of docs/performance.md.
 
 use std::fs;
-use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, ensure};
 
 use super::measure::{Results, Series, Target, spread};
 use super::options::Options;
-use super::program::output;
 
 /// The cores, the processor and the kernel of this machine.
 pub(super) fn machine() -> anyhow::Result<String> {
@@ -129,19 +127,6 @@ fn refreshed(text: &str, name: &str, content: &str) -> anyhow::Result<String> {
     let (old, after) = rest.split_once(end).with_context(advice)?;
     ensure!(!old.contains("<!-- measured:"), advice());
     Ok(format!("{before}{start}\n{}\n\n{end}{after}", content.trim()))
-}
-
-/// Draws `NAME.svg` by `bench/plot.gnuplot`, which describes the columns: for the document, or in target/bench.
-pub(super) fn plot(options: &Options, name: &str, rows: &[Vec<String>]) -> anyhow::Result<()> {
-    let root = options.workspace.workspace_root.as_std_path();
-    let documents = root.join("docs/performance");
-    let folder = if options.is_documented() { &documents } else { &options.folder };
-    let svg = folder.join(format!("{name}.svg"));
-    let data = options.folder.join(format!("{name}.tsv"));
-    fs::write(&data, rows.iter().map(|row| row.join("\t") + "\n").collect::<String>())?;
-    let paths = format!("svg='{}'; data='{}'", svg.display(), data.display());
-    let mut gnuplot = Command::new("gnuplot");
-    output(gnuplot.args(["-e", &paths]).arg(root.join("bench/plot.gnuplot"))).map(drop)
 }
 
 #[cfg(test)]

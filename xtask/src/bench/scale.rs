@@ -1,6 +1,5 @@
 //! `cargo xtask bench scale`: a store that grows to ten million plants, and its costs compared with a small one.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,19 +10,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::load::{Load, Request, Response};
+use super::load::{Load, Request};
 use super::measure::Target::{AtLeast, AtMost};
 use super::measure::{Entry, Measurement, Results};
 use super::options::Options;
 use super::plants::{scattered, write_file};
 use super::program::{Contender, Program, copy_data, output, plantd, serve, transfer};
-use super::report::{claims, machine, measurements, median, number, plot, publish, table};
-use crate::tools;
+use super::report::{claims, machine, measurements, median, number, publish, table};
 
 const SMALL: &str = "small store";
 const LARGE: &str = "large store";
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// When a load is killed: long enough after its start to be well under way.
 const KILL_AFTER: Duration = Duration::from_millis(1_500);
@@ -56,15 +52,12 @@ struct Store {
     plants: u64,
     /// All creates of the growth.
     growth: Measurement,
-    /// The latencies in each second of the growth that had responses.
-    seconds: BTreeMap<u64, Measurement>,
     /// Creates per second in the last tenth of the plants.
     last_per_s: f64,
     bytes_a_plant: f64,
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    tools::ensure(&[tools::GNUPLOT])?;
     let plantd = plantd(options)?;
     let material = options.temporary()?;
     let plants = options.plants(10_000_000);
@@ -152,8 +145,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let text = format!(
         "{}. The small store has {} plants, the large one {}. A tenth of them is imported; the store grows by \
          creates from there. The claims are of the large store.\n\n\
-         {}\n{}\n{}\n\
-         ![Latency of creates while a store grows](performance/scale-growth.svg)",
+         {}\n{}\n{}",
         machine()?,
         number(stores[0].plants as f64, 0),
         number(plants as f64, 0),
@@ -161,8 +153,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         table(&["medians", SMALL, LARGE], 1, costs),
         measurements(options, &rates, &[SMALL]),
     );
-    publish(options, "scale", &text)?;
-    draw(options, large)
+    publish(options, "scale", &text)
 }
 
 /// Fills a new store: imports a tenth of the plants, and creates the others as fast as possible. The first plant is changed
@@ -178,32 +169,23 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
         let create_until = |plants_max| {
             let load = Load { plants_max, ..Load::new(Request::Create, Duration::MAX) };
             let start = Instant::now();
-            let responses = load.responses(&[programs[0].address], &created)?;
-            anyhow::Ok((responses, start.elapsed()))
+            let latencies = load.latencies(&[programs[0].address], &created)?;
+            anyhow::Ok((latencies, start.elapsed()))
         };
-        let (mut responses, duration) = create_until(plants - tenth)?;
+        let (mut latencies, duration) = create_until(plants - tenth)?;
         let change = Load {
             connections: 1,
             plants_max: CHANGES,
             ..Load::new(Request::Change, Duration::MAX)
         };
-        let (last_responses, last_duration) = thread::scope(|scope| {
+        let (last_latencies, last_duration) = thread::scope(|scope| {
             let changing = scope.spawn(|| change.run(programs, &AtomicU64::new(0)));
             let last = create_until(plants)?;
             let changed =
                 changing.join().unwrap_or_else(|_| bail!("a thread of the load panicked"));
             changed.map(|_| last)
         })?;
-        let first_seconds = responses.iter().map(|it| it.second + 1).max().unwrap_or_default();
-        let shifted = |it: Response| Response { second: first_seconds + it.second, ..it };
-        responses.extend(last_responses.into_iter().map(shifted));
-        let mut seconds = BTreeMap::<u64, Vec<Duration>>::new();
-        for Response { second, latency } in &responses {
-            seconds.entry(*second).or_default().push(*latency);
-        }
-        let of = |(second, latencies)| (second, Measurement::of(latencies, SECOND));
-        let seconds = seconds.into_iter().map(of).collect();
-        let latencies = responses.into_iter().map(|it| it.latency).collect();
+        latencies.extend(last_latencies);
         let memory_mb = Some(programs[0].memory_mb()?);
         let growth = Measurement::of(latencies, duration + last_duration);
         let growth = Measurement { memory_mb, ..growth };
@@ -211,17 +193,8 @@ fn grow(plantd: Contender, folder: PathBuf, plants: u64) -> anyhow::Result<Store
         println!("{}: {plants} plants, {growth:.3?}, at last {last_per_s:.0}/s", plantd.name);
         let bytes_a_plant = disk_bytes(&folder)? as f64 / plants as f64;
         let (plantd, folder) = (plantd.clone(), folder.clone());
-        Ok(Store { plantd, folder, plants, growth, seconds, last_per_s, bytes_a_plant })
+        Ok(Store { plantd, folder, plants, growth, last_per_s, bytes_a_plant })
     })
-}
-
-/// Draws the latencies of creates in each second of the growth.
-fn draw(options: &Options, large: &Store) -> anyhow::Result<()> {
-    let row = |(second, one): (&u64, &Measurement)| {
-        let [p50, p99, _, longest] = one.latency_ms?;
-        Some([*second as f64, p50, p99, longest].map(|it| it.to_string()).to_vec())
-    };
-    plot(options, "scale-growth", &large.seconds.iter().filter_map(row).collect::<Vec<_>>())
 }
 
 pub(super) fn disk_bytes(store: &Path) -> anyhow::Result<u64> {
