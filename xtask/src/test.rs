@@ -89,24 +89,7 @@ fn judge_skipped(lines: &str, may_skip: bool) -> anyhow::Result<()> {
 }
 
 fn install(workspace: &Metadata) -> anyhow::Result<()> {
-    use tools::{
-        CHROMIUM, CURL, CXX, DEBOOTSTRAP, FIREFOX, LINTIAN, MAKE, MOUNT, NGINX, NODE, NPM, NSPAWN,
-        OPENSSL, POSTGRESQL, PROMTOOL, PYTHON, STRACE, SYSTEMD_ANALYZE, UNSHARE,
-    };
-    tools::ensure(&[STRACE, CURL, OPENSSL, MOUNT, UNSHARE, POSTGRESQL, DEBOOTSTRAP, LINTIAN])?;
-    tools::ensure(&[
-        NGINX,
-        PYTHON,
-        NODE,
-        NPM,
-        CXX,
-        MAKE,
-        CHROMIUM,
-        FIREFOX,
-        PROMTOOL,
-        NSPAWN,
-        SYSTEMD_ANALYZE,
-    ])?;
+    tools::ensure(&tools::OF_TESTS)?;
     packages::PYTHON.ensure(workspace)?;
     packages::NODE.ensure(workspace)?;
     deb::install(workspace)?;

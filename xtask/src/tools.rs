@@ -21,8 +21,6 @@ const fn tool(program: &'static str, debian_package: &'static str) -> Tool {
 }
 
 pub(crate) const STRACE: Tool = tool("strace", "strace");
-pub(crate) const CURL: Tool = tool("curl", "curl");
-pub(crate) const OPENSSL: Tool = tool("openssl", "openssl");
 /// Compiles libFuzzer, and the SQLite binding for Node.
 pub(crate) const CXX: Tool = tool("c++", "g++");
 pub(crate) const MAKE: Tool = tool("make", "make");
@@ -30,16 +28,8 @@ pub(crate) const MAKE: Tool = tool("make", "make");
 pub(crate) const MOUNT: Tool = tool("mount", "mount");
 pub(crate) const UNSHARE: Tool = tool("unshare", "util-linux");
 pub(crate) const POSTGRESQL: Tool = tool("initdb", "postgresql");
-pub(crate) const NGINX: Tool = tool("nginx", "nginx-light");
-pub(crate) const PROMTOOL: Tool = tool("promtool", "prometheus");
 pub(crate) const NPM: Tool = tool("npm", "npm");
-pub(crate) const CHROMIUM: Tool = tool("chromium-headless-shell", "chromium-headless-shell");
-pub(crate) const FIREFOX: Tool = tool("firefox-esr", "firefox-esr");
 pub(crate) const DEBOOTSTRAP: Tool = tool("debootstrap", "debootstrap");
-/// Boots a Debian system as a container.
-pub(crate) const NSPAWN: Tool = tool("systemd-nspawn", "systemd-container");
-pub(crate) const SYSTEMD_ANALYZE: Tool = tool("systemd-analyze", "systemd");
-pub(crate) const LINTIAN: Tool = tool("lintian", "lintian");
 /// Finds the packages of the libraries that a program needs.
 pub(crate) const DPKG_SHLIBDEPS: Tool = tool("dpkg-shlibdeps", "dpkg-dev");
 pub(crate) const STRIP: Tool = tool("strip", "binutils");
@@ -56,6 +46,30 @@ pub(crate) const NODE: Tool = Tool {
     debian_package: "nodejs",
     proof: &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
 };
+
+/// What the tests need.
+pub(crate) const OF_TESTS: [Tool; 19] = [
+    STRACE,
+    CXX,
+    MAKE,
+    MOUNT,
+    UNSHARE,
+    POSTGRESQL,
+    PYTHON,
+    NODE,
+    NPM,
+    DEBOOTSTRAP,
+    tool("curl", "curl"),
+    tool("openssl", "openssl"),
+    tool("nginx", "nginx-light"),
+    tool("promtool", "prometheus"),
+    tool("chromium-headless-shell", "chromium-headless-shell"),
+    tool("firefox-esr", "firefox-esr"),
+    // Boots a Debian system as a container.
+    tool("systemd-nspawn", "systemd-container"),
+    tool("systemd-analyze", "systemd"),
+    tool("lintian", "lintian"),
+];
 
 /// Folders of administrators' programs. Not every PATH has them.
 const ADMINISTRATORS_FOLDERS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];

@@ -102,13 +102,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut creates = Results::default();
     creates.measure(options, &loads)?;
 
+    let restores = costs.values(RESTORE, PLANTD, |one| Some(one.seconds));
+    let ratios = creates.ratios(CREATE, BACKED_UP, ALONE);
     let targets = vec![
-        ("restore, s", AtMost(60.0, None), costs.values(RESTORE, PLANTD, |one| Some(one.seconds))),
-        (
-            "creates, during backups/without",
-            AtLeast(0.8, None),
-            creates.ratios(CREATE, BACKED_UP, ALONE),
-        ),
+        ("restore, s", AtMost(60.0, None), restores),
+        ("creates, during backups/without", AtLeast(0.8, None), ratios),
     ];
     let rows = costs.0.iter().map(|series| row(&costs, series));
     let memory = |program| median(creates.values(CREATE, program, |one| one.memory_mb), 0);

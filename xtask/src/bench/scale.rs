@@ -105,19 +105,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let memories = STARTS.iter().flat_map(|(start, _)| memory(start, LARGE));
     let peak = memories.chain(large.growth.memory_mb).reduce(f64::max);
     let latency = |place: usize| large.growth.latency_ms.iter().map(|it| it[place]).collect();
+    let reads = rates.ratios(READ, LARGE, SMALL);
+    let histories = rates.latencies(HISTORY, LARGE, 1);
     let targets = vec![
         ("p99 of creates while the store grows, ms", AtMost(50.0, Some(20.0)), latency(1)),
         ("longest create while the store grows, ms", AtMost(500.0, Some(200.0)), latency(3)),
-        (
-            "reads by id, large/small store",
-            AtLeast(0.5, Some(0.7)),
-            rates.ratios(READ, LARGE, SMALL),
-        ),
-        (
-            "p99 of a page of a history of 10,000 changes, ms",
-            AtMost(10.0, None),
-            rates.latencies(HISTORY, LARGE, 1),
-        ),
+        ("reads by id, large/small store", AtLeast(0.5, Some(0.7)), reads),
+        ("p99 of a page of a history of 10,000 changes, ms", AtMost(10.0, None), histories),
         ("most memory, MB", AtMost(600.0, Some(400.0)), peak.into_iter().collect()),
         (READY, AtMost(3.0, None), seconds(READY, LARGE)),
         (READY_AFTER_KILL, AtMost(15.0, None), seconds(READY_AFTER_KILL, LARGE)),

@@ -116,38 +116,26 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn targets(results: &Results) -> Vec<(&'static str, Target, Vec<f64>)> {
     let ratios = |workload, other| results.ratios(workload, PLANTD, other);
-    let p99s = |program| results.latencies(HALF_LOAD, program, 1);
+    let [creates, to_fastify] = [BARE, FASTIFY].map(|other| ratios(CREATE_64, other));
+    let batches = quotients(results.rates(BATCH, PLANTD), results.rates(CREATE_64, PLANTD));
     let p50s = |program| results.latencies(CREATE_1, program, 0);
     let added = p50s(PLANTD).into_iter().zip(p50s(CEILING)).map(|(p50, ceiling)| p50 - ceiling);
+    let added = quotients(added.collect(), p50s(BARE_WRITE));
+    let p99s = |program| results.latencies(HALF_LOAD, program, 1);
+    let half_load = quotients(p99s(PLANTD), p99s(CEILING));
     vec![
-        (
-            "creates at 64 connections, plantd/bare",
-            AtLeast(0.6, Some(0.75)),
-            ratios(CREATE_64, BARE),
-        ),
+        ("creates at 64 connections, plantd/bare", AtLeast(0.6, Some(0.75)), creates),
         (
             "plants created in batches of 1,000 on 1 connection, to creates at 64 connections",
             AtLeast(5.0, None),
-            quotients(results.rates(BATCH, PLANTD), results.rates(CREATE_64, PLANTD)),
+            batches,
         ),
         ("reads by id, plantd/bare", AtLeast(0.85, Some(0.95)), ratios(READ, BARE)),
         ("lists of 100, plantd/ceiling", AtLeast(0.7, Some(0.85)), ratios(LIST, CEILING)),
         ("import, plantd/SQLite", AtLeast(1.0, Some(2.0)), ratios(IMPORT, SQLITE)),
-        (
-            "creates at 64 connections, plantd/Fastify",
-            AtLeast(8.0, None),
-            ratios(CREATE_64, FASTIFY),
-        ),
-        (
-            "what plantd adds to a create at 1 connection, in bare writes",
-            AtMost(1.5, None),
-            quotients(added.collect(), p50s(BARE_WRITE)),
-        ),
-        (
-            "p99 of creates at half load, plantd/ceiling",
-            AtMost(3.0, None),
-            quotients(p99s(PLANTD), p99s(CEILING)),
-        ),
+        ("creates at 64 connections, plantd/Fastify", AtLeast(8.0, None), to_fastify),
+        ("what plantd adds to a create at 1 connection, in bare writes", AtMost(1.5, None), added),
+        ("p99 of creates at half load, plantd/ceiling", AtMost(3.0, None), half_load),
     ]
 }
 
