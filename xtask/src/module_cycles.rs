@@ -15,6 +15,9 @@ use crate::invariants::{files_below, read};
 /// How many re-exports of re-exports are followed. The bound ends the search for a name that re-exports itself.
 const REEXPORTS_MAX: usize = 16;
 
+/// What begins the unit tests at the end of a file.
+const UNIT_TESTS: &str = "mod tests {";
+
 /// The cycles in the crates of the product, and in this one.
 pub(crate) fn violations(workspace: &Metadata) -> anyhow::Result<Vec<String>> {
     let folders = ["crates", "xtask"].map(|folder| workspace.workspace_root.join(folder));
@@ -131,7 +134,7 @@ impl Crate {
 
 impl Module {
     fn read_code(&mut self, code: &str) {
-        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = code.split(UNIT_TESTS).next().unwrap_or_default();
         let tokens: Vec<&str> = code.lines().flat_map(tokens).collect();
         let (mut tokens, mut before) = (tokens.iter(), ";");
         while let Some(token) = tokens.next() {

@@ -5,13 +5,12 @@ use std::fs;
 use std::io::Cursor;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use cargo_metadata::camino::Utf8PathBuf;
-use cargo_metadata::{Artifact, Message, Metadata};
+use cargo_metadata::{Message, Metadata};
 use test_postgres::{Cluster, SHARED_URL};
 
 use crate::{cargo, deb, packages, tools};
@@ -23,6 +22,9 @@ const FEATURES: [&str; 3] =
 
 /// The environment variable that tells the black-box tests which store their servers use.
 const STORE: &str = "PLANTD_TESTS_STORE";
+
+/// The end of the name of a test program that runs on PostgreSQL.
+const ON_POSTGRES: &str = " on PostgreSQL";
 
 /// The environment variable with the file to which each skipped test adds a line with the reason.
 const SKIPPED: &str = "PLANTD_TESTS_SKIPPED";
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url()).env(SKIPPED, &skipped);
     let outcome = if arguments.is_empty() {
         cargo::run(cargo.arg("--doc"))?;
-        run_programs(&test_programs(&messages)?, &cluster.url(), &skipped)
+        run_programs(test_programs(&messages, &cluster.url(), &skipped)?)
     } else {
         cargo::run(cargo.args(arguments))
     };
@@ -119,54 +121,48 @@ fn build(workspace: &Metadata, with_tests: bool) -> anyhow::Result<String> {
     Ok(messages)
 }
 
-/// A program with the tests of one target.
-#[derive(Clone)]
-struct TestProgram {
-    name: String,
-    path: Utf8PathBuf,
-    /// The folder of its package, in which cargo would run it too.
-    folder: Utf8PathBuf,
-    is_on_postgres: bool,
-}
-
-/// The test programs in the order in which they start.
-fn test_programs(messages: &str) -> anyhow::Result<Vec<TestProgram>> {
+/// The test programs by their names, in the order in which they start. Those for any store run on each.
+fn test_programs(
+    messages: &str,
+    postgres_url: &str,
+    skipped: &Path,
+) -> anyhow::Result<Vec<(String, Command)>> {
     let mut programs = Vec::new();
     for message in Message::parse_stream(Cursor::new(messages)) {
-        if let Message::CompilerArtifact(Artifact {
-            target,
-            executable: Some(path),
-            manifest_path,
-            profile,
-            ..
-        }) = message?
-            && profile.test
-        {
-            let folder = manifest_path.parent().context("a manifest is in a folder")?.to_owned();
-            programs.push(TestProgram { name: target.name, path, folder, is_on_postgres: false });
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        let (Some(path), true) = (artifact.executable, artifact.profile.test) else { continue };
+        // The folder of its package, in which cargo would run it too.
+        let folder = artifact.manifest_path.parent().context("a manifest is in a folder")?;
+        let name = artifact.target.name;
+        let command = || {
+            let mut command = Command::new(&path);
+            command.current_dir(folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
+            command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME).env(SKIPPED, skipped);
+            command
+        };
+        if TESTS_OF_ANY_STORE.contains(&name.as_str()) {
+            let mut on_postgres = command();
+            on_postgres.env(STORE, "postgres");
+            programs.push((format!("{name}{ON_POSTGRES}"), on_postgres));
         }
+        programs.push((name, command()));
     }
-    for name in TESTS_OF_ANY_STORE {
-        let program = programs.iter().find(|program| program.name == name);
-        let program = program.with_context(|| format!("there is no test program {name}"))?;
-        programs.push(TestProgram { is_on_postgres: true, ..program.clone() });
-    }
-    programs.sort_by_key(|program| !SLOWEST.contains(&program.name.as_str()));
+    let have = |name: &str| programs.iter().any(|(it, _)| it == name);
+    let missing = TESTS_OF_ANY_STORE.iter().find(|name| !have(name));
+    ensure!(missing.is_none(), "there is no test program {}", missing.unwrap_or(&""));
+    programs
+        .sort_by_key(|(name, _)| (!SLOWEST.contains(&name.as_str()), name.ends_with(ON_POSTGRES)));
     Ok(programs)
 }
 
 /// Runs all programs; an error that names the ones that failed.
-fn run_programs(
-    programs: &[TestProgram],
-    postgres_url: &str,
-    skipped: &Path,
-) -> anyhow::Result<()> {
-    let next = AtomicUsize::new(0);
+fn run_programs(programs: Vec<(String, Command)>) -> anyhow::Result<()> {
+    let waiting = Mutex::new(programs.into_iter());
+    let next = || waiting.lock().expect("no thread panics here").next();
     let worker = || {
         let mut failed = Vec::new();
-        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            failed
-                .extend(program.run(postgres_url, skipped).err().map(|error| format!("{error:#}")));
+        while let Some((name, mut program)) = next() {
+            failed.extend(run_program(&name, &mut program).err().map(|why| format!("{why:#}")));
         }
         failed
     };
@@ -179,25 +175,14 @@ fn run_programs(
     Ok(())
 }
 
-impl TestProgram {
-    /// Runs the tests, and prints their output and how long they took at the end.
-    fn run(&self, postgres_url: &str, skipped: &Path) -> anyhow::Result<()> {
-        let mut command = Command::new(&self.path);
-        command.current_dir(&self.folder).stdin(Stdio::null()).env(SHARED_URL, postgres_url);
-        command.env("RUST_TEST_THREADS", TESTS_AT_A_TIME).env(SKIPPED, skipped);
-        let mut name = self.name.clone();
-        if self.is_on_postgres {
-            command.env(STORE, "postgres");
-            name.push_str(" on PostgreSQL");
-        }
-        let begun = Instant::now();
-        let output = command.output().with_context(|| format!("cannot run {}", self.path))?;
-        let (stdout, stderr) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        println!("+ {name}, {} s\n{stdout}{stderr}", begun.elapsed().as_secs());
-        ensure!(output.status.success(), "{name} failed ({})", output.status);
-        Ok(())
-    }
+/// Runs a program, and prints its output and how long it took at the end.
+fn run_program(name: &str, program: &mut Command) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let output = program.output().with_context(|| format!("cannot run {name}"))?;
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    println!("+ {name}, {} s\n{stdout}{stderr}", begun.elapsed().as_secs());
+    ensure!(output.status.success(), "{name} failed ({})", output.status);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -31,9 +31,6 @@ const CP: &str = "cp and sync of a stopped folder";
 const ALONE: &str = "no backup";
 const BACKED_UP: &str = "during backups";
 
-/// Further rounds of long measurements add little.
-const LONG_ROUNDS_MAX: usize = 3;
-
 const MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -82,10 +79,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         Entry::new(VERIFY, PLANTD, verify),
         Entry::new(RESTORE, PLANTD, restore),
     ];
-    let mut long = options.clone();
-    long.rounds = long.rounds.min(LONG_ROUNDS_MAX);
     let mut costs = Results::default();
-    costs.measure(&long, &steps)?;
+    costs.measure(options, &steps)?;
 
     let load = Load { stored: plants, ..Load::new(Request::Create, options.duration) };
     let alone = Contender { name: ALONE, ..plantd.clone() };
@@ -117,7 +112,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         machine()?,
         number(plants as f64, 0),
         claims(targets),
-        long.rounds,
+        options.rounds,
         table(&["step", "program", "seconds", "MB", "most memory, MB"], 2, rows.collect()),
         memory(ALONE),
         memory(BACKED_UP),
