@@ -192,10 +192,11 @@ impl Module {
     }
 }
 
-/// The words of a line, and every other character by itself, without a comment.
+/// The words of a line, and every other character by itself, without comments and texts in quotation marks.
 fn tokens(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split("//").next().unwrap_or_default();
-    let words = code.split_inclusive(|letter: char| !is_letter(letter));
+    let code = code.split('"').step_by(2);
+    let words = code.flat_map(|code| code.split_inclusive(|letter: char| !is_letter(letter)));
     let tokens = words.flat_map(|word| {
         let (word, end) = word.split_at(word.trim_end_matches(|it| !is_letter(it)).len());
         [word, end]
@@ -220,9 +221,10 @@ mod tests {
     /// Each crate, a line for each file, with the imports of its cycles.
     const CRATES: [(&str, &str); 4] = [
         (
-            r#"lib.rs: mod a; mod b;
+            r#"lib.rs: mod a; mod b; mod c;
             a.rs: use std::fs; use super::b::{self, B}; pub struct A;
-            b.rs: pub struct B; fn f() { println!("{}", g(crate::a::A)) }"#,
+            b.rs: pub struct B; fn f() { println!("crate::c::C {}", g(crate::a::A)) }
+            c.rs: use crate::b::B;"#,
             "crate::a → crate::b by `super::b::B`, crate::b → crate::a by `crate::a::A`",
         ),
         (
