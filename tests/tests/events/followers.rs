@@ -141,9 +141,9 @@ fn import_long_plants(client: &Client, count: i64) {
 
 #[test]
 fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
-    const PLANTS: i64 = 30_000;
+    const PLANTS: i64 = 15_000;
     // Half the size of all events; a page of them takes 2 MB.
-    const MAX_KIB: u64 = 30 * 1024;
+    const MAX_KIB: u64 = 15 * 1024;
     let mut server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
     let client = server.client();
     import_long_plants(&client, PLANTS);
@@ -175,13 +175,16 @@ fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
 }
 
 #[test]
-fn a_slow_follower_gets_every_event() {
-    // More than the buffers of the sockets hold.
-    const PLANTS: i64 = 10_000;
+fn a_slow_follower_and_a_late_one_get_every_event() {
+    // More than the buffers of the sockets hold, and than a page has.
+    const PLANTS: i64 = 6_000;
     let server = TestServer::start();
     let mut slow = EventStream::open(server.connect(), "plants=true");
     import_long_plants(&server.client(), PLANTS);
+    let mut late = EventStream::open(server.connect(), "limit=1");
     for id in 0..PLANTS {
-        assert_eq!(slow.next_event().change(), ("created", id));
+        for stream in [&mut slow, &mut late] {
+            assert_eq!(stream.next_event().change(), ("created", id));
+        }
     }
 }

@@ -9,8 +9,6 @@ use plantd_tests::{
     replacement_body, store_of, wait_until,
 };
 
-use super::{changes, create_all, page};
-
 /// Plants that exist before the copies, so that a read takes a while.
 const PLANTS: i64 = 3_000;
 
@@ -82,21 +80,5 @@ fn a_copy_made_while_clients_write_equals_the_store_once_it_has_followed_the_eve
         let events = all_events(&client, &format!("after={cursor}&plants=true&limit=1000"));
         events.iter().for_each(|event| event.apply_to(&mut plants));
         assert_eq!(plants, store);
-    }
-}
-
-#[test]
-fn lists_and_exports_name_the_cursor_from_which_to_follow() {
-    let server = TestServer::start();
-    let client = server.client();
-    for id in 0..3 {
-        let cursor = page(&client, "after=now").next_cursor();
-        for path in ["/plants", "/plants?limit=1", "/plants?tag=x", "/plants/export"] {
-            let answer = client.get(path);
-            assert_eq!(answer.header("x-events-after"), Some(cursor.as_str()), "{path}");
-        }
-        create_all(&client, [id]);
-        let events = page(&client, &format!("after={cursor}")).events();
-        assert_eq!(changes(&events), [("created", id)]);
     }
 }

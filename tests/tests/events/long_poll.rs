@@ -1,11 +1,8 @@
 //! Pages that wait for the next event.
 
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use plantd_tests::{
-    Answer, Connection, Launch, TestServer, at_once, newest_cursor, raw_head, wait_for, wait_until,
-};
+use plantd_tests::{Answer, Connection, Launch, TestServer, at_once, newest_cursor, raw_head};
 
 use super::{changes, create_all, page};
 
@@ -19,15 +16,6 @@ fn poll(server: &TestServer, query: &str) -> Connection {
 
 /// The longest time for a poll that must not wait until its timeout.
 const SOON: Duration = Duration::from_secs(40);
-
-#[test]
-fn a_poll_is_answered_at_once_when_there_is_an_event() {
-    let server = TestServer::start();
-    create_all(&server.client(), [1]);
-    let begun = Instant::now();
-    assert_eq!(changes(&poll(&server, "").receive().events()), [("created", 1)]);
-    assert!(begun.elapsed() < SOON, "the poll waited");
-}
 
 #[test]
 fn a_poll_waits_and_every_poll_is_woken_by_the_next_event() {
@@ -61,25 +49,30 @@ fn a_poll_without_an_event_times_out_as_an_empty_page_whose_link_leads_on() {
     let client = server.client();
     create_all(&client, [1]);
     let cursor = newest_cursor(&client);
-    for query in ["after=now", &format!("after={cursor}")] {
+    let after = format!("after={cursor}");
+    let links = ["after=now", &after].map(|query| {
         let begun = Instant::now();
         let empty = page(&client, &format!("{query}&wait=1"));
         assert!(begun.elapsed() >= Duration::from_secs(1), "the poll did not wait");
         assert_eq!(empty.events(), []);
         assert_eq!(empty.next_cursor(), cursor);
-    }
-    let link = page(&client, "after=now&wait=1").next_events();
+        empty.next_events()
+    });
     create_all(&client, [2]);
-    assert_eq!(changes(&client.get(&link).events()), [("created", 2)]);
+    for link in links {
+        assert_eq!(changes(&client.get(&link).events()), [("created", 2)]);
+    }
 }
 
 #[test]
-fn head_does_not_wait() {
+fn a_poll_with_an_event_does_not_wait_and_neither_does_head() {
     let server = TestServer::start();
     let begun = Instant::now();
     let mut connection = server.connect();
     connection.send(raw_head("HEAD /events?wait=50", ""));
     assert_eq!(connection.receive_head().status, 200);
+    create_all(&server.client(), [1]);
+    assert_eq!(changes(&poll(&server, "").receive().events()), [("created", 1)]);
     assert!(begun.elapsed() < SOON, "the poll waited");
 }
 
@@ -121,37 +114,4 @@ fn a_drain_answers_polls_at_once_and_loses_no_event() {
         let events = page(&server.client(), &format!("after={cursor}")).events();
         assert_eq!(changes(&events), [("created", 2)]);
     });
-}
-
-#[test]
-fn polls_that_a_kill_breaks_off_can_be_repeated() {
-    let mut server = TestServer::start();
-    let after = format!("after={}", newest_cursor(&server.client()));
-    let mut waiting = poll(&server, &after);
-    waiting.assert_silent_for(Duration::from_millis(100));
-    server.kill();
-    let cause = waiting.try_receive().expect_err("there is no answer").kind();
-    assert!(matches!(cause, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{cause}");
-    server.restart();
-    let mut again = poll(&server, &after);
-    create_all(&server.client(), [1]);
-    assert_eq!(changes(&again.receive().events()), [("created", 1)]);
-}
-
-#[test]
-fn a_poll_frees_its_place_when_it_is_answered_and_when_its_client_leaves() {
-    let server = TestServer::start_with(Launch::new().arguments(["--max-followers", "1"]));
-    let client = server.client();
-    for _ in 0..3 {
-        assert_eq!(page(&client, "after=now&wait=1").events(), []);
-    }
-    let is_full = || page(&client, "after=now&wait=1").status == 503;
-    let waiting = wait_for("a poll that has the place", || {
-        let waiting = poll(&server, "after=now");
-        is_full().then_some(waiting)
-    });
-    let begun = Instant::now();
-    drop(waiting);
-    wait_until("the place to be free", || !is_full());
-    assert!(begun.elapsed() < SOON, "only the end of its time ended the poll");
 }

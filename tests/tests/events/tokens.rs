@@ -71,12 +71,13 @@ fn assert_ends_followers(server: &TestServer, token: &str, end: impl FnOnce()) -
 
 #[test]
 fn a_token_that_is_revoked_ends_its_streams_and_polls() {
-    let times = [0; 3].map(|_| {
+    let is_prompt = (0..3).any(|_| {
         let server = TestServer::start();
         let token = reader(&server, &[]);
-        assert_ends_followers(&server, &token, || revoke_token(server.data(), &["reader"]))
+        let revoke = || revoke_token(server.data(), &["reader"]);
+        assert_ends_followers(&server, &token, revoke) < PROMISED
     });
-    assert!(times.iter().min() < Some(&PROMISED), "the followers ended after {times:?}");
+    assert!(is_prompt, "the followers never ended within {PROMISED:?}");
 }
 
 #[test]
@@ -106,19 +107,4 @@ fn a_token_that_is_revoked_ends_a_stream_that_always_has_events() {
         }
     }
     panic!("the stream has not ended, and has sent {id} events");
-}
-
-#[test]
-fn a_read_token_may_follow_and_a_client_without_a_token_may_not() {
-    let server = TestServer::start();
-    let token = reader(&server, &[]);
-    create_all(&server.client(), [1]);
-    server.client().with_token(&token).create(2, "Rosa", None).assert_error(403, 2003);
-    assert_eq!(page(&server.client().with_token(&token), "").events().len(), 1);
-    let mut stream = EventStream::open_with_token(server.connect(), "", &token);
-    assert_eq!(stream.next_event().change(), ("created", 1));
-    page(&server.client().without_token(), "").assert_error(401, 2001);
-    let request = stream_request("", "").replace("Authorization", "X-Nothing");
-    let refused = EventStream::try_request(server.connect(), &request);
-    refused.expect_err("the stream began").assert_error(401, 2001);
 }

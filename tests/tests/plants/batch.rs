@@ -1,11 +1,6 @@
 //! `POST /batch`: all of the requests happen, or none, and each has the answer that it would get alone.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use plantd_tests::{
-    Answer, Client, Format, TestServer, all_events, create_token, newest_cursor, wait_until,
-};
+use plantd_tests::{Answer, Client, TestServer, all_events, newest_cursor};
 use serde_json::{Map, Value, json};
 
 use super::{body_of, listed};
@@ -183,91 +178,4 @@ fn a_request_that_fails_alone_fails_the_batch_in_the_same_way_and_nothing_change
     ] {
         assert_fails_as_alone(&client, &wrong, status, number);
     }
-}
-
-#[test]
-fn what_earlier_requests_of_a_batch_did_can_make_a_later_one_fail_and_is_undone() {
-    let server = TestServer::start();
-    let client = server.client();
-    let created = client.create(1, "Rosa", Some("R"));
-    let read = format!("\"{}\"", created.revision());
-    let put = request("PUT", "/plants/1", r#"{"name":"Abies","tag":"A"}"#).json();
-    let delete = request("DELETE", "/plants/1", "").json();
-    let if_match = [("If-Match", &*read)];
-    let patch = request("PATCH", "/plants/1", r#"{"name":"Acer"}"#).with(&if_match).json();
-    let create = request("POST", "/plants", r#"{"id":2,"name":"Salix"}"#).json();
-    let cursor = newest_cursor(&client);
-    for (batch, status, number) in [
-        (&[&put, &patch][..], 412, 3003),
-        (&[&create, &create], 400, 3001),
-        (&[&delete, &patch], 404, 3002),
-        (&[&create, &put, &delete, &delete], 404, 3002),
-    ] {
-        let place = format!("requests[{}]: ", batch.len() - 1);
-        let message = client.batch(batch).assert_error(status, number);
-        assert!(message.starts_with(&place), "{message}");
-        let answer = client.read(1);
-        answer.assert_new_plant(1, "Rosa", Some("R"));
-        assert_eq!(answer.revision(), created.revision());
-        client.read(2).assert_error(404, 3002);
-        assert_eq!(client.list("tag=A").total_count(), Some(0));
-        assert_eq!(newest_cursor(&client), cursor);
-    }
-    client.patch(1, r#"{"tag":null}"#).assert_next_revision_after(&created);
-}
-
-#[test]
-fn nobody_sees_half_of_a_batch_and_its_events_are_consecutive() {
-    const PLANTS: usize = 5;
-    let server = TestServer::start();
-    let client = server.client();
-    let batch_of = |method: &str, body: &str| -> Vec<String> {
-        let paths = (0..PLANTS).map(|id| format!("/plants/{id}"));
-        paths.map(|path| request(method, &path, body).json()).collect()
-    };
-    let (puts, deletes) = (batch_of("PUT", r#"{"name":"Rosa"}"#), batch_of("DELETE", ""));
-    let is_done = AtomicBool::new(false);
-    thread::scope(|threads| {
-        threads.spawn(|| {
-            for id in (100..).take_while(|_| !is_done.load(Ordering::Relaxed)) {
-                assert_eq!(client.create(id, "Salix", None).status, 200);
-            }
-        });
-        let batches = threads.spawn(|| {
-            for _ in 0..20 {
-                responses(&client.batch(&puts));
-                responses(&client.batch(&deletes));
-            }
-            is_done.store(true, Ordering::Relaxed);
-        });
-        while !batches.is_finished() {
-            let rows = client.export(Format::Ndjson);
-            let rows = String::from_utf8(rows).expect("UTF-8");
-            let lists = [client.list("before=100"), client.list("ids=0,1,2,3,4")];
-            let seen = lists.iter().map(|list| list.plants().len());
-            for seen in seen.chain([rows.matches(r#""name":"Rosa""#).count()]) {
-                assert!([0, PLANTS].contains(&seen), "{seen} plants of a batch");
-            }
-        }
-    });
-    let changes: Vec<_> = all_events(&client, "").iter().map(|event| event.change().1).collect();
-    let firsts = changes.iter().enumerate().filter(|(_, id)| **id == 0).map(|(place, _)| place);
-    let batches: Vec<&[i64]> = firsts.map(|first| &changes[first..first + PLANTS]).collect();
-    assert_eq!(batches.len(), 40);
-    assert!(batches.iter().all(|batch| *batch == [0, 1, 2, 3, 4]), "{batches:?}");
-}
-
-#[test]
-fn a_batch_needs_a_token_that_may_write() {
-    let server = TestServer::start();
-    let batch = [request("PUT", "/plants/1", r#"{"name":"Rosa"}"#).json()];
-    for scope in ["read", "backup", "metrics"] {
-        let token = create_token(server.data(), &["--name", scope, "--scope", scope]);
-        let client = server.client().with_token(&token);
-        wait_until("the token to be in force", || client.get("/token").status == 200);
-        client.batch(&batch).assert_error(403, 2003);
-    }
-    server.client().without_token().batch(&batch).assert_error(401, 2001);
-    assert_eq!(listed(&server.client()), []);
-    assert_eq!(all_events(&server.client(), ""), []);
 }

@@ -1,22 +1,20 @@
 //! `GET /plants/{id}/history` and `GET /plants/{id}?revision=`: the changes of a plant, and its earlier versions.
 
 use plantd_tests::{
-    Answer, Client, Counts, Format, Launch, TestServer, all_events, batch_body, create_token,
-    plant_body, replacement_body, revoke_token, wait_until,
+    Answer, Client, Launch, TestServer, all_events, create_token, replacement_body, revoke_token,
+    wait_until,
 };
 use serde_json::{Value, json};
 
-use super::batch::request;
-
 /// The history of a plant on one page, without the times. Asserts the shape of each change.
 #[track_caller]
-pub(crate) fn history(client: &Client, id: i64) -> Vec<Value> {
+fn history(client: &Client, id: i64) -> Vec<Value> {
     changes(&client.get(&format!("/plants/{id}/history?limit=1000")))
 }
 
 /// The changes on a page, without their times.
 #[track_caller]
-pub(crate) fn changes(page: &Answer) -> Vec<Value> {
+fn changes(page: &Answer) -> Vec<Value> {
     assert_eq!(page.status, 200, "{page:?}");
     let mut changes = page.json().as_array().expect("an array").clone();
     for change in &mut changes {
@@ -83,27 +81,6 @@ fn a_history_has_each_change_with_its_author_newest_first_and_outlives_plant_and
 }
 
 #[test]
-fn imports_and_batches_are_in_the_history_and_a_failed_batch_is_not() {
-    let server = TestServer::start();
-    let client = server.client();
-    let rows = plant_body(7, "Rosa", None) + "\n";
-    let report = client.import(Format::Ndjson, "", &rows);
-    report.assert_report(Counts { created: 1, ..Counts::default() });
-    let patch = request("PATCH", "/plants/7", r#"{"tag":"R"}"#).json();
-    let delete = request("DELETE", "/plants/7", "").json();
-    assert_eq!(client.batch(&[&patch, &delete]).status, 200);
-    client.batch(&[&delete]).assert_error(404, 3002);
-    let put = request("PUT", "/plants/7", r#"{"name":"Salix"}"#).json();
-    client.batch(&[&put, &delete, &delete]).assert_error(404, 3002);
-    let json = [("content-type", "application/json")];
-    assert_eq!(client.send("POST", "/batch", &json, batch_body(&[&put])).status, 200);
-    let known = history(&client, 7);
-    let kinds: Vec<_> = known.iter().map(|change| change["kind"].as_str().unwrap_or("")).collect();
-    assert_eq!(kinds, ["created", "deleted", "updated", "created"], "{known:?}");
-    assert!(known.iter().all(|change| change["by"] == "PLANTD_TOKEN"), "{known:?}");
-}
-
-#[test]
 fn each_version_can_be_read_by_its_revision_and_any_other_revision_is_410() {
     let mut server = TestServer::start();
     let client = server.client();
@@ -141,6 +118,10 @@ fn each_version_can_be_read_by_its_revision_and_any_other_revision_is_410() {
     read(&created.to_string()).assert_new_plant(7, "Rosa", Some("R"));
     client.read(7).assert_error(404, 3002);
     client.get(&format!("/plants/9?revision={created}")).assert_error(410, 3005);
+    client.get("/plants/9/history").assert_error(404, 3002);
+    for before in [&*of_another, "18446744073709551615"] {
+        client.get(&format!("/plants/7/history?before={before}")).assert_error(410, 3005);
+    }
 }
 
 #[test]
@@ -156,28 +137,14 @@ fn a_history_whose_beginning_is_forgotten_says_so_on_its_last_page() {
         let path = format!("/plants/7?revision={forgotten}");
         wait_until("a change to be forgotten", || server.client().get(&path).status == 410);
     };
-    let complete = |server: &TestServer, path: &str| {
-        server.client().get(path).header("x-history-complete").map(str::to_owned)
-    };
-    let incomplete = Some("false".to_owned());
-    server.client().create(7, "Rosa", None).assert_plant("Rosa", None);
-    let first = put(&server, "A");
-    assert_eq!(complete(&server, "/plants/7/history"), None);
-    server.client().create(9, "Ilex", None).assert_plant("Ilex", None);
     let other = server.client().create(8, "Salix", None).revision();
-    put(&server, "B");
+    let complete = server.client().get("/plants/8/history");
+    assert_eq!(complete.header("x-history-complete"), None);
+    let first = put(&server, "A");
+    for name in ["B", "C", "D", "E"] {
+        put(&server, name);
+    }
     forget(&mut server, first);
-    assert_eq!(history(&server.client(), 7).len(), 1);
-    assert_eq!(complete(&server, "/plants/7/history"), incomplete);
-    let before = server.client().get(&format!("/plants/7/history?before={other}"));
-    before.assert_error(410, 3005);
-    assert_eq!(complete(&server, "/plants/8/history"), None);
-
-    let second = put(&server, "C");
-    put(&server, "D");
-    put(&server, "E");
-    put(&server, "F");
-    forget(&mut server, second);
     let mut page = server.client().get("/plants/7/history?limit=1");
     while let Some(next) = page.next_changes() {
         assert_eq!(page.header("x-history-complete"), None, "{page:?}");
@@ -187,15 +154,15 @@ fn a_history_whose_beginning_is_forgotten_says_so_on_its_last_page() {
     assert_eq!(page.header("x-history-complete"), Some("false"), "{page:?}");
 
     // The current state of a plant is a version, though its change is forgotten.
-    assert_eq!(history(&server.client(), 8), [] as [Value; 0]);
-    assert_eq!(complete(&server, "/plants/8/history"), incomplete);
+    let none = server.client().get("/plants/8/history");
+    assert_eq!((changes(&none), none.header("x-history-complete")), (vec![], Some("false")));
     let version = server.client().get(&format!("/plants/8?revision={other}"));
     version.assert_new_plant(8, "Salix", None);
     server.client().delete(8).assert_no_content();
-    let third = put(&server, "G");
-    put(&server, "H");
-    put(&server, "I");
-    put(&server, "J");
-    forget(&mut server, third);
+    let second = put(&server, "F");
+    for name in ["G", "H", "I"] {
+        put(&server, name);
+    }
+    forget(&mut server, second);
     server.client().get("/plants/8/history").assert_error(404, 3002);
 }

@@ -1,12 +1,10 @@
-//! `GET /plants`: pages, filters, and refused parameters.
+//! `GET /plants`: the plants on a page, the links in both directions, filters, and lists by ids.
 
-use plantd_tests::{Answer, NewPlant, TestServer};
+use plantd_tests::{Answer, Client, NewPlant, TestServer};
 
-use super::{TEXT_MAX_CHARACTERS, encode, nasty_texts, parameters, plant_all, send};
+use super::{TEXT_MAX_CHARACTERS, encode, plant_all};
 
-const PAGE_DEFAULT_PLANTS: usize = 100;
-
-const PAGE_MAX_PLANTS: usize = 1000;
+const IDS_MAX: usize = 100;
 
 #[test]
 fn an_empty_store_lists_an_empty_array() {
@@ -21,85 +19,93 @@ fn an_empty_store_lists_an_empty_array() {
 }
 
 #[test]
-fn a_page_has_the_plants_after_an_id_in_the_order_of_ids_and_at_most_limit() {
-    let all = [1, -7, i64::MAX, -1, i64::MIN, 7, 0, i64::MAX - 1, i64::MIN + 1];
+fn a_page_has_the_plants_after_or_before_an_id_in_the_order_of_ids_and_at_most_limit() {
+    let ids = [1, -7, i64::MAX, -1, i64::MIN, 7, 0, i64::MAX - 1, i64::MIN + 1];
     let server = TestServer::start();
     let client = server.client();
     let mut plants = Vec::new();
-    for id in all {
+    for id in ids {
         client.create(id, "Rosa", None).assert_plant("Rosa", None);
         plants.push(NewPlant::new(id, "Rosa", None));
         plants.sort();
         // An acknowledged plant is listed at once.
         assert_eq!(client.list("").plants(), plants);
     }
-    for after in [i64::MIN, i64::MIN + 1, i64::MIN + 2, -8, -7, -1, 0, 6, i64::MAX - 1, i64::MAX] {
-        let behind: Vec<_> = plants.iter().filter(|plant| plant.id > after).cloned().collect();
-        for limit in 1..=all.len() + 1 {
-            let answer = client.list(&format!("after={after}&limit={limit}"));
-            assert_eq!(answer.plants(), behind[..limit.min(behind.len())]);
-            assert_eq!(answer.total_count(), Some(all.len()), "{answer:?}");
-            assert_eq!(answer.next_page().is_some(), limit < behind.len(), "{answer:?}");
+    for id in [i64::MIN, i64::MIN + 1, i64::MIN + 2, -8, -7, 0, 6, 8, i64::MAX - 1, i64::MAX] {
+        let (below, above): (Vec<_>, Vec<_>) =
+            plants.iter().filter(|plant| plant.id != id).cloned().partition(|it| it.id < id);
+        for limit in 1..=ids.len() + 1 {
+            let after = client.list(&format!("after={id}&limit={limit}"));
+            assert_eq!(after.plants(), above[..limit.min(above.len())], "{after:?}");
+            assert_eq!(after.next_page().is_some(), limit < above.len(), "{after:?}");
+            let before = client.list(&format!("before={id}&limit={limit}"));
+            assert_eq!(before.plants(), below[below.len().saturating_sub(limit)..], "{before:?}");
+            assert_eq!(before.previous_page().is_some(), limit < below.len(), "{before:?}");
+            // The plant with the id itself comes next.
+            let next = client.get(&before.next_page().expect("a next page")).plants();
+            let from: Vec<_> = plants.iter().filter(|plant| plant.id >= id).cloned().collect();
+            assert_eq!(next, from[..limit.min(from.len())], "{before:?}");
         }
     }
 }
 
+/// Walks to the last page and back by links alone. Returns the plants of both ways, each in ascending order.
+#[track_caller]
+fn walk(client: &Client, query: &str) -> [Vec<NewPlant>; 2] {
+    let forward = client.list_pages(query);
+    assert_eq!(forward[0].previous_page(), None, "{query}");
+    // The last page has no link to a next one, so the walk back begins with it.
+    let mut back: Vec<Answer> = vec![forward[forward.len() - 1].clone()];
+    while let Some(previous) = back.last().and_then(Answer::previous_page) {
+        back.push(client.get(&previous));
+        assert!(back.len() <= forward.len() + 1, "{query}: {previous} leads nowhere");
+    }
+    let plants =
+        |pages: &mut dyn Iterator<Item = &Answer>| pages.flat_map(Answer::plants).collect();
+    [plants(&mut forward.iter()), plants(&mut back.iter().rev())]
+}
+
 #[test]
-fn a_page_has_100_plants_by_default_and_at_most_1000() {
-    let plants: Vec<_> = (1..=1001).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+fn the_links_alone_lead_to_the_last_page_and_back_through_all_plants_that_match() {
+    let plants: Vec<_> = (-20..80)
+        .map(|id| {
+            let tag = ["a&b", "c"][usize::from(id % 3 == 0)];
+            NewPlant::new(id * 7, if id % 2 == 0 { "Rosa é" } else { "Salix" }, Some(tag))
+        })
+        .collect();
     let server = TestServer::start();
     let client = server.client();
     plant_all(&client, &plants);
-
-    let first = client.list("");
-    assert_eq!(first.plants(), plants[..PAGE_DEFAULT_PLANTS]);
-    assert_eq!(first.total_count(), Some(1001));
-    let second = client.get(&first.next_page().expect("a second page"));
-    assert_eq!(second.plants(), plants[PAGE_DEFAULT_PLANTS..2 * PAGE_DEFAULT_PLANTS]);
-    assert_eq!(client.list_pages("").len(), 11);
-
-    let first = client.list(&format!("limit={PAGE_MAX_PLANTS}"));
-    assert_eq!(first.plants(), plants[..PAGE_MAX_PLANTS]);
-    let second = client.get(&first.next_page().expect("a second page"));
-    assert_eq!(second.plants(), plants[PAGE_MAX_PLANTS..]);
-    assert_eq!(second.next_page(), None);
+    let (tag, name) = (format!("tag={}", encode("a&b")), format!("name={}", encode("SA É")));
+    for filter in [String::new(), tag.clone(), name.clone(), format!("{tag}&{name}")] {
+        let matches = |plant: &&NewPlant| {
+            (!filter.contains("tag") || plant.tag.as_deref() == Some("a&b"))
+                && (!filter.contains("name") || plant.name == "Rosa é")
+        };
+        let wanted: Vec<_> = plants.iter().filter(matches).cloned().collect();
+        for limit in [1, 7, wanted.len() - 1, wanted.len(), 1000] {
+            let walked = walk(&client, &format!("limit={limit}&{filter}"));
+            assert_eq!(walked, [wanted.clone(), wanted.clone()], "{limit} {filter}");
+        }
+    }
 }
 
 #[test]
-fn a_link_keeps_the_limit_and_the_encoded_filters_and_continues_after_the_page() {
+fn a_page_without_plants_leads_on_in_both_directions() {
     let server = TestServer::start();
     let client = server.client();
-    let mut all = Vec::new();
-    for (number, text) in (0..).zip(nasty_texts()) {
-        for id in [number, number + 100, number + 200] {
-            all.push(NewPlant::new(id, &format!("x{text}y"), Some(text)));
-        }
-    }
-    plant_all(&client, &all);
-    all.sort();
-    let mut cases: Vec<(&[&str], &str)> = vec![(&[], "")];
-    for text in nasty_texts() {
-        cases.extend([(&["tag"] as &[&str], text), (&["name"], text), (&["name", "tag"], text)]);
-    }
-    for (filters, text) in cases {
-        let has = |plant: &&NewPlant| filters.is_empty() || plant.tag.as_deref() == Some(text);
-        let wanted: Vec<_> = all.iter().filter(has).cloned().collect();
-        let value = encode(text);
-        let query: String = filters.iter().map(|filter| format!("{filter}={value}&")).collect();
-        let pages = client.list_pages(&format!("{query}limit=1"));
-        let found: Vec<_> = pages.iter().flat_map(Answer::plants).collect();
-        assert_eq!(found, wanted, "{query}");
-        for (page, next) in pages.iter().zip(&pages[1..]) {
-            let link = parameters(&page.next_page().expect("a next page"));
-            let link: Vec<_> = link.iter().map(|(name, value)| (&**name, &**value)).collect();
-            let mut kept = vec![("after", link[0].1), ("limit", "1")];
-            kept.extend(filters.iter().map(|filter| (*filter, text)));
-            assert_eq!(link, kept, "{query}");
-            let after: i64 = link[0].1.parse().expect("an id");
-            assert!(page.plants().iter().all(|plant| plant.id <= after), "{after}: {page:?}");
-            assert!(next.plants().iter().all(|plant| plant.id > after), "{after}: {next:?}");
-        }
-    }
+    let plants = [NewPlant::new(1, "Rosa", None), NewPlant::new(9, "Rosa", None)];
+    plant_all(&client, &plants);
+    let first = client.list("before=1");
+    assert_eq!((first.plants(), first.previous_page()), (vec![], None));
+    assert_eq!(client.get(&first.next_page().expect("a next page")).plants(), plants);
+    let last = client.list("after=9");
+    assert_eq!((last.plants(), last.next_page()), (vec![], None));
+    assert_eq!(client.get(&last.previous_page().expect("a page before")).plants(), plants);
+    let nowhere = client.list("before=9223372036854775807&name=nowhere");
+    assert_eq!((nowhere.plants(), nowhere.previous_page()), (vec![], None));
+    // HEAD has no links, because they follow from the plants.
+    assert_eq!(client.send("HEAD", "/plants?before=9", &[], "").header("link"), None);
 }
 
 #[test]
@@ -147,30 +153,6 @@ fn folded(text: &str) -> String {
 }
 
 #[test]
-fn a_page_has_the_one_match_among_many_plants() {
-    const PLANTS: i64 = 25_000;
-    let plants: Vec<_> = (1..=PLANTS)
-        .map(|id| {
-            let (name, tag) = if id == PLANTS { ("Needle", "one") } else { ("Hay", "many") };
-            NewPlant::new(id, name, Some(tag))
-        })
-        .collect();
-    let server = TestServer::start();
-    let client = server.client();
-    plant_all(&client, &plants);
-    let needle = &plants[plants.len() - 1..];
-    for query in ["name=needle", "tag=one", "name=needle&tag=one", "name=needle&limit=1"] {
-        let page = client.list(query);
-        assert_eq!((page.plants(), page.searched_to()), (needle.to_vec(), None), "{query}");
-        assert_eq!(client.list_all(query), needle, "{query}");
-    }
-    for query in ["name=needle&tag=many", "name=hay&tag=one", "name=nowhere", "tag=nowhere"] {
-        assert_eq!(client.list_all(query), [], "{query}");
-    }
-    assert_eq!(client.list("name=hay&tag=many&limit=1000").plants(), plants[..PAGE_MAX_PLANTS]);
-}
-
-#[test]
 fn the_total_count_with_a_tag_is_that_of_its_plants_and_with_a_name_there_is_none() {
     let server = TestServer::start();
     let client = server.client();
@@ -200,81 +182,42 @@ fn the_total_count_with_a_tag_is_that_of_its_plants_and_with_a_name_there_is_non
 }
 
 #[test]
-fn a_wrong_parameter_is_1006_and_the_message_names_it() {
+fn the_plants_with_these_ids_come_in_ascending_order_and_missing_ones_are_left_out() {
+    let ids = [i64::MIN, -1, 0, 7, 8, i64::MAX];
+    let plants = ids.map(|id| NewPlant::new(id, &format!("Rosa {id}"), Some("R")));
     let server = TestServer::start();
-    server.client().create(1, "Rosa", Some("x")).assert_plant("Rosa", Some("x"));
-    let too_long = "é".repeat(TEXT_MAX_CHARACTERS + 1);
-    let mut wrong = Vec::new();
-    for name in ["after", "tag", "name"] {
-        wrong.push((name, format!("{name}={}", encode(&too_long))));
+    let client = server.client();
+    plant_all(&client, &plants);
+    for (query, wanted) in [
+        ("7", &[3][..]),
+        ("8,7,0", &[2, 3, 4]),
+        ("7,7,7", &[3]),
+        ("6,7,9", &[3]),
+        ("6", &[]),
+        ("7%2C8", &[3, 4]),
+        ("9223372036854775807,-1,-9223372036854775808", &[0, 1, 5]),
+    ] {
+        let answer = client.list(&format!("ids={query}"));
+        let wanted: Vec<_> = wanted.iter().map(|place: &usize| plants[*place].clone()).collect();
+        assert_eq!(answer.plants(), wanted, "{query}");
+        assert_eq!((answer.header("link"), answer.total_count()), (None, None), "{answer:?}");
+        assert!(!answer.events_after().is_empty());
     }
-    let limits = ["", "0", "-1", "+1", "1001", "x", "1.0", "1e2", "%201", "1%20", "4294967297"];
-    wrong.extend(limits.map(|value| ("limit", format!("limit={value}"))));
-    let ids = ["", "+7", "%2B7", "007", "-0", "-07", "7.0", "7e0", "x", "%207", "7%20", "null"];
-    wrong.extend(ids.map(|value| ("after", format!("after={value}"))));
-    for value in ["9223372036854775808", "-9223372036854775809"] {
-        wrong.push(("after", format!("after={value}")));
-    }
-    wrong.push(("limit", "limit=9223372036854775808".to_owned()));
-    for name in ["tag", "name"] {
-        wrong.push((name, format!("{name}=")));
-        // Invalid percent-encoding, or encoded bytes that are not UTF-8.
-        for value in
-            ["%", "%4", "a%", "%zz", "%4g", "%ff", "%C3", "%ED%A0%80", "%C0%AF", "%F4%90%80%80"]
-        {
-            wrong.push((name, format!("{name}={value}")));
-        }
-    }
-    for control in ["%00", "a%0Ab", "%7F", "%C2%85", "%1B"] {
-        wrong.push(("tag", format!("tag={control}")));
-    }
-    for name in ["limit", "after", "tag", "name"] {
-        wrong.push((name, format!("{name}=1&{name}=1")));
-        wrong.push((name, format!("{name}=1&{name}=2")));
-        wrong.push((name, name.to_owned()));
-    }
-    wrong.extend([
-        ("limit", "limit=1&after=1&%6Cimit=1".to_owned()),
-        ("Limit", "Limit=1".to_owned()),
-        ("offset", "offset=1".to_owned()),
-        ("tags", "limit=1&tags=x".to_owned()),
-        ("access_token", "access_token=x".to_owned()),
-        ("", "=".to_owned()),
-        ("", "=x".to_owned()),
-        ("", "x".to_owned()),
-    ]);
-    for (name, query) in wrong {
-        let answer = send(&server, &format!("GET /plants?{query}"), "", "");
-        assert_eq!(answer.status, 400, "{query}: {answer:?}");
-        let message = answer.assert_error(400, 1006);
-        assert!(message.contains(name), "{query}: {message:?} does not name {name}");
-    }
+    client.delete(7).assert_no_content();
+    assert_eq!(client.list("ids=7,8").plants(), plants[4..5]);
+    let head = client.send("HEAD", "/plants?ids=8", &[], "");
+    assert_eq!((head.status, head.body.len()), (200, 0), "{head:?}");
 }
 
 #[test]
-fn a_valid_parameter_is_taken_however_it_is_encoded() {
-    let longest = "é".repeat(TEXT_MAX_CHARACTERS);
+fn a_list_by_ids_has_1_to_100_of_them() {
+    let plants: Vec<_> = (0..=100).map(|id| NewPlant::new(id, "Rosa", None)).collect();
     let server = TestServer::start();
-    let client = server.client();
-    client.create(1, &longest, Some(&longest)).assert_plant(&longest, Some(&longest));
-    let wanted = [NewPlant::new(1, &longest, Some(&longest))];
-    for query in [
-        "limit=1".to_owned(),
-        "limit=1000".to_owned(),
-        "limit=%31".to_owned(),
-        "%6Cimit=1".to_owned(),
-        "after=0".to_owned(),
-        "after=-9223372036854775808".to_owned(),
-        "after=%2D1".to_owned(),
-        format!("tag={}", encode(&longest)),
-        format!("tag={}", encode(&longest).to_lowercase()),
-        format!("name={}", encode(&longest)),
-        format!("name={}", encode(&longest.to_uppercase())),
-        format!("name=%c3%a9&tag={}&after=0&limit=1", encode(&longest)),
-    ] {
-        let answer = send(&server, &format!("GET /plants?{query}"), "", "");
-        assert_eq!(answer.plants(), wanted, "{query}");
-    }
-    let end = client.list("after=9223372036854775807");
-    assert_eq!((end.plants(), end.next_page()), (vec![], None));
+    plant_all(&server.client(), &plants);
+    let ids = |count: usize| {
+        let ids: Vec<String> = (0..count).map(|id| id.to_string()).collect();
+        server.client().list(&format!("ids={}", ids.join(",")))
+    };
+    assert_eq!(ids(IDS_MAX).plants(), plants[..IDS_MAX]);
+    ids(IDS_MAX + 1).assert_error(400, 1006);
 }

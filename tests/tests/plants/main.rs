@@ -1,18 +1,15 @@
 //! The operations on plants: their answers, their refusals, and the resulting state of the store.
 
-mod agreement;
 mod batch;
 mod batch_limits;
 mod batch_retries;
 mod bodies;
 mod export;
 mod history;
-mod history_pages;
 mod idempotency;
 mod import;
 mod list;
-mod list_backward;
-mod list_by_ids;
+mod pages;
 mod paths;
 mod preconditions;
 mod tags;

@@ -17,7 +17,7 @@ fn an_unknown_path_needs_a_token_and_is_4004() {
     let server = TestServer::start();
     let none = ["/nowhere", "/nowhere?x=1", "/plant", "/Plants", "/plants.json", "/v1/plants"];
     let slashes = ["/plants/", "/plants/1/", "//plants", "/plants//1", "/livez/"];
-    let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1"];
+    let deeper = ["/plants/1/2", "/plants/import/", "/plants/export/1", "/plants/1/History"];
     // Unknown paths among the files of `/docs`.
     let files = ["/docs/nothing", "/docs/page.html", "/docs/swagger-ui-bundle.js.map"];
     let disguised = ["/docs/page.js/", "/docs//page.js", "/docs%2fpage.js"];
@@ -86,13 +86,15 @@ fn head_is_get_without_its_body() {
     let mut connection = server.connect();
     let plants = ["/plants/1", "/plants/2", "/plants/007", "/plants/1?x=1"];
     let refused = ["/plants?limit=0", "/plants?x=1", "/plants/export?x=1", "/tags?x=1"];
-    let others = ["/plants/export", "/livez", "/readyz", "/token", "/openapi.json"];
+    let others =
+        ["/plants/export", "/plants/1/history", "/livez", "/readyz", "/token", "/openapi.json"];
     for path in [&plants[..], &refused, &others, &["/metrics?x=1", "/backup?x=1"]].concat() {
         connection.assert_head_is_like_get(path, "");
     }
     // Headers that depend on generating the content are omitted (RFC 9110, section 9.3.2).
     let lists = ["/plants", "/plants?limit=1", "/plants?tag=x&limit=1", "/plants?name=R&limit=1"];
-    for path in [&lists[..], &["/tags", "/tags?limit=1", "/metrics"]].concat() {
+    let events = ["/events", "/events?limit=1&plants=true", "/events?after=now", "/events?wait=1"];
+    for path in [&lists[..], &events, &["/tags", "/tags?limit=1", "/metrics"]].concat() {
         connection.assert_head_is_get_without(&["content-length", "link"], path, "");
     }
     connection.assert_head_is_get_without(&["transfer-encoding"], "/backup", "");
@@ -111,7 +113,7 @@ fn an_id_that_is_not_canonical_is_1006() {
     let before = client.list("");
     let numbers = ["+7", "007", "07", "00", "-0", "-07", "7.0", "7.", "7e0", "1e1", "0x7", "7_0"];
     let texts = ["--7", "-", "+", "seven", "imports", "7,7", "7;x=1", "\"7\"", "null", "."];
-    let encoded = ["%207", "7%20", "7%00", "%EF%BC%97"];
+    let encoded = ["%207", "7%20", "7%00", "%EF%BC%97", "7%2Fhistory"];
     let too_large = ["9223372036854775808", "-9223372036854775809", "99999999999999999999999999"];
     for id in [&numbers[..], &texts, &encoded, &too_large].concat() {
         for (method, lines, body) in [
@@ -119,8 +121,13 @@ fn an_id_that_is_not_canonical_is_1006() {
             ("PUT", JSON, r#"{"name":"Abies"}"#),
             ("PATCH", JSON, r#"{"name":"Abies"}"#),
             ("DELETE", "", ""),
+            ("history", "", ""),
         ] {
-            let answer = send(&server, &format!("{method} /plants/{id}"), lines, body);
+            let request = match method {
+                "history" => format!("GET /plants/{id}/history"),
+                _ => format!("{method} /plants/{id}"),
+            };
+            let answer = send(&server, &request, lines, body);
             assert_eq!(answer.status, 400, "{method} {id}: {answer:?}");
             let message = answer.assert_error(400, 1006);
             let mut words = message.split(|letter: char| !letter.is_alphanumeric());

@@ -121,7 +121,7 @@ fn if_none_match_stops_any_tag_of_the_current_revision() {
 }
 
 #[test]
-fn if_match_comes_before_if_none_match() {
+fn if_match_comes_before_if_none_match_and_a_condition_on_a_date_is_ignored() {
     check(&[
         ("If-Match: \"NEW\"\r\nIf-None-Match: \"NEW\"\r\n", Matched),
         ("If-None-Match: \"NEW\"\r\nIf-Match: \"NEW\"\r\n", Matched),
@@ -130,12 +130,6 @@ fn if_match_comes_before_if_none_match() {
         ("If-Match: \"OLD\"\r\nIf-None-Match: \"OLD\"\r\n", Failed),
         ("If-Match: \"OLD\"\r\nIf-None-Match: \"NEW\"\r\n", Failed),
         ("If-None-Match: *\r\nIf-Match: \"x\"\r\n", Failed),
-    ]);
-}
-
-#[test]
-fn a_condition_on_a_date_is_ignored() {
-    check(&[
         ("If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Done),
         ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n", Done),
         ("If-None-Match: \"OLD\"\r\nIf-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n", Done),
@@ -223,17 +217,9 @@ fn a_wrong_body_is_refused_regardless_of_conditions() {
     let current = format!("If-Match: \"{revision}\"\r\n");
     let before = client.read(ID);
     for lines in ["If-Match: \"x\"\r\n", "If-None-Match: *\r\n", "If-Match: *\r\n", &current] {
-        for method in ["PUT", "PATCH"] {
-            for (body, number) in [
-                ("{", 1001),
-                ("[]", 1004),
-                (r#"{"name":null}"#, 1004),
-                (r#"{"name":""}"#, 1005),
-                (r#"{"id":7,"name":"Rosa"}"#, 1005),
-            ] {
-                let answer = request(&server, method, ID, lines, body);
-                assert_eq!(answer.status, 400, "{method} {lines:?} {body}: {answer:?}");
-                answer.assert_error(400, number);
+        for (body, number) in [("{", 1001), (r#"{"name":null}"#, 1004), (r#"{"name":""}"#, 1005)] {
+            for method in ["PUT", "PATCH"] {
+                request(&server, method, ID, lines, body).assert_error(400, number);
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use plant_http::limits::{PAGE_MAX_PLANTS, PLANT_ANSWER_MAX_BYTES};
 use plantd_tests::{
-    Answer, Connection, Format, Launch, NewPlant, TestServer, raw_head, stream_request, wait_until,
+    Answer, Connection, Format, Launch, NewPlant, TestServer, batch_body, raw_head, raw_request,
+    stream_request, wait_until,
 };
 
-use super::plant_all;
+use super::{JSON, plant_all};
 
 /// The memory of a connection without the buffered part of its answer, with the slack of the allocator.
 const CONNECTION_KIB: usize = 256;
@@ -26,7 +27,7 @@ fn server_with(plants: usize, launch: Launch) -> TestServer {
 
 /// Sends a request, and reads only the head of the answer.
 #[track_caller]
-fn begin(server: &TestServer, request: &str) -> (Connection, Answer) {
+fn begin(server: &TestServer, request: impl AsRef<[u8]>) -> (Connection, Answer) {
     let mut connection = server.connect();
     connection.send(request);
     let head = connection.receive_head();
@@ -40,26 +41,38 @@ fn assert_took_at_most(server: &mut TestServer, resident_kib: u64, most_kib: usi
     assert!(took < most_kib as u64, "{took} KiB instead of at most {most_kib}");
 }
 
+/// Sends requests and reads only the heads of their answers, until one is refused. Returns the connections whose
+/// answers fit into [`ANSWERS_MAX_BYTES`]; each takes room for so many plants.
+#[track_caller]
+fn fill(server: &TestServer, request: impl AsRef<[u8]>, plants: usize) -> Vec<Connection> {
+    // A few more fit, because a part of each answer is in the buffers of the socket.
+    let most = ANSWERS_MAX_BYTES / (plants * PLANT_ANSWER_MAX_BYTES) + 10;
+    let mut unread = Vec::new();
+    loop {
+        let (connection, head) = begin(server, &request);
+        if head.status != 200 {
+            assert_eq!(head.status, 503, "{head:?}");
+            return unread;
+        }
+        unread.push(connection);
+        assert!(unread.len() < most, "{most} answers are not too many");
+    }
+}
+
+fn launch() -> Launch {
+    Launch::new().faults(&format!("answers-max-bytes=return({ANSWERS_MAX_BYTES})"))
+}
+
 #[test]
 fn lists_that_nobody_reads_take_no_more_than_the_budget_and_small_answers_go_on() {
-    let faults = format!("answers-max-bytes=return({ANSWERS_MAX_BYTES})");
-    let mut server = server_with(PAGE_MAX_PLANTS, Launch::new().faults(&faults));
+    let mut server = server_with(PAGE_MAX_PLANTS, launch());
     let client = server.client();
     let list = raw_head(&format!("GET /plants?limit={PAGE_MAX_PLANTS}"), "");
     assert_eq!(begin(&server, &list).1.status, 200);
     let resident_kib = server.process().resident_kib();
-    // A few more fit, because a part of each answer is in the buffers of the socket.
-    let most = ANSWERS_MAX_BYTES / (PAGE_MAX_PLANTS * PLANT_ANSWER_MAX_BYTES) + 10;
-    let mut unread = Vec::new();
-    loop {
-        let (connection, head) = begin(&server, &list);
-        if head.status != 200 {
-            break;
-        }
-        unread.push(connection);
-        assert!(unread.len() < most, "{most} lists are not too many");
-    }
-    assert!(unread.len() > most / 2, "only {} lists fit", unread.len());
+    let unread = fill(&server, &list, PAGE_MAX_PLANTS);
+    let fit = ANSWERS_MAX_BYTES / (PAGE_MAX_PLANTS * PLANT_ANSWER_MAX_BYTES);
+    assert!(unread.len() > fit / 2, "only {} lists fit", unread.len());
     let refused = client.list("limit=1000");
     refused.assert_error(503, 5003);
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
@@ -99,24 +112,10 @@ fn a_stream_that_nobody_reads_takes_a_small_part_of_its_plants() {
 #[test]
 fn the_answers_of_small_batches_that_nobody_reads_take_no_more_than_the_budget() {
     const REQUESTS: usize = 1000;
-    let faults = format!("answers-max-bytes=return({ANSWERS_MAX_BYTES})");
-    let server = server_with(1, Launch::new().faults(&faults));
+    let server = server_with(1, launch());
     let patch = r#"{"method":"PATCH","path":"/plants/0","body":{}}"#;
-    let body = format!(r#"{{"requests":[{}]}}"#, [patch; REQUESTS].join(","));
-    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let batch = raw_head("POST /batch", &headers) + &body;
-    // A few more fit, because a part of each answer is in the buffers of the socket.
-    let most = ANSWERS_MAX_BYTES / (REQUESTS * PLANT_ANSWER_MAX_BYTES) + 10;
-    let mut unread = Vec::new();
-    loop {
-        let (connection, head) = begin(&server, &batch);
-        if head.status != 200 {
-            assert_eq!(head.status, 503);
-            break;
-        }
-        unread.push(connection);
-        assert!(unread.len() < most, "the answers of {most} batches are not too many");
-    }
+    let batch = raw_request("POST /batch", JSON, batch_body(&[patch; REQUESTS]));
+    let unread = fill(&server, &batch, REQUESTS);
     assert_eq!(server.client().read(0).status, 200);
     drop(unread);
     wait_until("room for a list", || server.client().list("limit=1000").status == 200);
