@@ -88,99 +88,80 @@ fn each_change_has_a_line_with_token_request_plant_and_outcome() {
 const EACH_PLANT: (&str, &str) =
     ("RUST_LOG", "info,plantd::audit::import=debug,plantd::audit::batch=debug");
 
-#[test]
-fn an_import_has_one_line_with_its_counts_unless_the_log_is_asked_for_more() {
-    let quiet = ["", "info", "debug,plantd::audit::import=info"].map(|filter| (filter, false));
-    for (filter, each_plant) in quiet.into_iter().chain([(EACH_PLANT.1, true)]) {
-        let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
-        let client = server.client();
-        client.create(2, "Rosa", None).assert_plant("Rosa", None);
-        let rows: String = (1..=3).map(|id| plant_body(id, "Salix", None) + "\n").collect();
-        let rows = rows + "{broken\n";
-        let import = |on_conflict: &str, id: &str| {
-            let path = format!("/plants/import?on_conflict={on_conflict}");
-            let media_type = ("content-type", Format::Ndjson.media_type());
-            client.send("POST", &path, &[media_type, ("x-request-id", id)], &rows)
-        };
-        for (on_conflict, id) in [("skip", "skips"), ("error", "fails"), ("replace", "replaces")] {
-            assert_eq!(import(on_conflict, id).status, 200, "{filter}: {id}");
+/// The line about the request with this id, and what it did to which plant in the lines of single writes. The token is
+/// in all of them.
+#[track_caller]
+fn request_and_writes(log: &str, id: &str) -> (String, Vec<String>) {
+    let (mut requests, mut writes) = (Vec::new(), Vec::new());
+    for words in lines_of(log, &format!("id={id}")) {
+        assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
+        if words.contains(&"POST".to_owned()) {
+            requests.push(words.join(" "));
+        } else {
+            let plant = words.iter().find_map(|word| word.strip_prefix("plant="));
+            writes.push(format!("{} {}", words[0], plant.expect("a plant")));
         }
-        import("never", "broken").assert_error(400, 1006);
-        assert_eq!(server.terminate().code(), Some(0));
-
-        let log = server.stderr();
-        // A row without an effect has no line.
-        let skipped = ["created plant=1", "created plant=3"];
-        let replaced = ["replaced plant=1", "replaced plant=2", "replaced plant=3"];
-        for (id, counts, plants) in [
-            ("skips", "created=2 replaced=0 skipped=1 failed=1", &skipped[..]),
-            ("fails", "created=0 replaced=0 skipped=0 failed=4", &[]),
-            ("replaces", "created=0 replaced=3 skipped=0 failed=1", &replaced),
-        ] {
-            let lines = lines_of(&log, &format!("id={id}"));
-            let (rows, requests): (Vec<_>, Vec<_>) = lines
-                .into_iter()
-                .partition(|words| ["created", "replaced"].contains(&words[0].as_str()));
-            assert_eq!(requests.len(), 1, "{filter}: {log}");
-            let line = requests[0].join(" ");
-            assert!(line.contains(&format!("token=PLANTD_TOKEN {counts}")), "{filter}: {line}");
-            for words in &rows {
-                assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
-            }
-            let told: Vec<String> =
-                rows.iter().map(|words| format!("{} {}", words[0], words[3])).collect();
-            assert_eq!(told, if each_plant { plants } else { &[] }, "{filter}: {log}");
-        }
-        assert_eq!(count(&log, AUDIT), 5, "{filter}: {log}");
-        assert_eq!(count(&log, IMPORT), if each_plant { 5 } else { 0 }, "{filter}: {log}");
-        assert_eq!(log.matches("created=").count(), 3, "what is no import: {log}");
     }
+    let [request] = <[String; 1]>::try_from(requests).expect("each request has one line");
+    (request, writes)
 }
 
 #[test]
-fn a_batch_has_one_line_with_its_requests_and_one_for_each_if_the_log_is_asked_for_them() {
-    let put =
-        |id: i64| format!(r#"{{"method":"PUT","path":"/plants/{id}","body":{{"name":"A"}}}}"#);
-    let on = |method: &str, id: i64| {
-        format!(r#"{{"method":"{method}","path":"/plants/{id}","body":{{"tag":"B"}}}}"#)
+fn an_import_and_a_batch_have_one_line_with_their_counts_unless_the_log_is_asked_for_more() {
+    let on = |method: &str, id: i64, body: &str| {
+        format!(r#"{{"method":"{method}","path":"/plants/{id}","body":{body}}}"#)
     };
-    let batch = batch_body(&[put(2), put(3), on("PATCH", 1), on("DELETE", 1), put(2)]);
-    let failing = batch_body(&[put(4), on("DELETE", 5)]);
-    for (filter, each_plant) in [("info", false), (EACH_PLANT.1, true)] {
+    let put = |id| on("PUT", id, r#"{"name":"A"}"#);
+    let tag = r#"{"tag":"B"}"#;
+    let batch = batch_body(&[put(12), put(13), on("PATCH", 1, tag), on("DELETE", 1, tag), put(12)]);
+    let failing = batch_body(&[put(14), on("DELETE", 15, tag)]);
+    let of_batch = ["created 12", "created 13", "updated 1", "deleted 1", "replaced 12"];
+    let rows: String = (1..=3).map(|id| plant_body(id, "Salix", None) + "\n").collect();
+    let rows = rows + "{broken\n";
+    let replaced = ["replaced 1", "replaced 2", "replaced 3"];
+    // A part of the line of each request, and its lines for plants. A row without an effect has none.
+    let cases: [(&str, &str, &[&str]); 7] = [
+        ("skip", "created=2 replaced=0 skipped=1 failed=1", &["created 1", "created 3"]),
+        ("error", "created=0 replaced=0 skipped=0 failed=4", &[]),
+        ("replace", "created=0 replaced=3 skipped=0 failed=1", &replaced),
+        ("never", "error=1006", &[]),
+        ("batch", "requests=5", &of_batch),
+        ("failing", "requests=2", &[]),
+        ("broken", "error=1004", &[]),
+    ];
+    let quiet = ["", "info", "debug,plantd::audit::import=info,plantd::audit::batch=info"];
+    for filter in [&quiet[..], &[EACH_PLANT.1]].concat() {
         let mut server = TestServer::start_with(Launch::new().environment("RUST_LOG", filter));
         let client = server.client();
-        client.create(1, "Rosa", None).assert_plant("Rosa", None);
-        let json = ("content-type", "application/json");
-        let send = |body: &str, id: &str| {
-            client.send("POST", "/batch", &[json, ("x-request-id", id)], body).status
+        client.create(2, "Rosa", None).assert_plant("Rosa", None);
+        let send = |path: &str, media_type: &str, id: &str, body: &str| {
+            let headers = [("content-type", media_type), ("x-request-id", id)];
+            client.send("POST", path, &headers, body).status
         };
-        let statuses = [send(&batch, "done"), send(&failing, "fails"), send("{}", "broken")];
-        assert_eq!(statuses, [200, 404, 400]);
+        for (on_conflict, status) in
+            [("skip", 200), ("error", 200), ("replace", 200), ("never", 400)]
+        {
+            let path = format!("/plants/import?on_conflict={on_conflict}");
+            assert_eq!(send(&path, Format::Ndjson.media_type(), on_conflict, &rows), status);
+        }
+        for (id, body, status) in
+            [("batch", &*batch, 200), ("failing", &failing, 404), ("broken", "{}", 400)]
+        {
+            assert_eq!(send("/batch", "application/json", id, body), status, "{id}");
+        }
         assert_eq!(server.terminate().code(), Some(0));
 
         let log = server.stderr();
-        let told: &[&str] = match each_plant {
-            true => &["created 2", "created 3", "updated 1", "deleted 1", "replaced 2"],
-            false => &[],
-        };
-        assert_eq!(count(&log, BATCH), told.len(), "{log}");
-        for (id, plants, word) in
-            [("done", told, "requests=5"), ("fails", &[], "requests=2"), ("broken", &[], "1004")]
-        {
-            let lines = lines_of(&log, &format!("id={id}"));
-            let (requests, writes): (Vec<_>, Vec<_>) =
-                lines.into_iter().partition(|words| words.contains(&"/batch".to_owned()));
-            assert_eq!(requests.len(), 1, "{log}");
-            let line = requests[0].join(" ");
-            assert!(line.contains(word) && line.contains("token=PLANTD_TOKEN"), "{line}");
-            let of = |words: &[String]| {
-                let plant = words.iter().find_map(|word| word.strip_prefix("plant="));
-                assert!(words.contains(&"token=PLANTD_TOKEN".to_owned()), "{words:?}");
-                format!("{} {}", words[0], plant.unwrap_or_default())
-            };
-            assert_eq!(writes.iter().map(|words| of(words)).collect::<Vec<_>>(), plants, "{log}");
+        let each_plant = filter == EACH_PLANT.1;
+        for (id, words, plants) in cases {
+            let (request, writes) = request_and_writes(&log, id);
+            assert!(request.contains(words), "{request}");
+            assert_eq!(writes, if each_plant { plants } else { &[] }, "{filter}: {log}");
         }
-        assert_eq!(count(&log, AUDIT), 4, "{filter}: {log}");
+        let writes = if each_plant { 5 } else { 0 };
+        let counts = [AUDIT, IMPORT, BATCH].map(|target| count(&log, target));
+        assert_eq!(counts, [1 + cases.len(), writes, writes], "{filter}: {log}");
+        assert_eq!(log.matches("created=").count(), 3, "what is no import: {log}");
     }
 }
 

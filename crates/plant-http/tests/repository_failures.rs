@@ -81,7 +81,7 @@ impl PlantSnapshot for MisbehavingSnapshot {
 impl PlantRepository for Misbehaves {
     async fn write(&self, write: Write, _by: Option<Author>) -> Result<Decision, StoreError> {
         match write.id().get() {
-            PANICS => panic!("a panic in the repository"),
+            PANICS => panic!("{CAUSE}"),
             IS_BUSY => Err(StoreError::Busy),
             IS_UNAVAILABLE => Err(StoreError::Unavailable(failure())),
             IS_REFUSED => Err(StoreError::Refused(failure())),
@@ -287,7 +287,7 @@ impl RunningServer {
     }
 }
 
-fn check(answer: &str, status: &str, number: i32) {
+fn check(answer: &str, status: u16, number: i32) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     assert!(answer.contains(&format!("{{\"error\":{number},\"message\":\"")), "{answer}");
     assert!(answer.contains("x-request-id: "), "{answer}");
@@ -295,55 +295,41 @@ fn check(answer: &str, status: &str, number: i32) {
 }
 
 #[test]
-fn a_panic_is_a_500_and_the_server_stays_up() {
+fn each_failure_of_the_repository_has_its_answer_and_its_cause_stays_in_the_log() {
     let server = RunningServer::start();
-    for _ in 0..20 {
-        let answer = server.create(PANICS);
-        check(&answer, "500", 5001);
-        assert!(!answer.contains("a panic in"), "the answer reveals the cause: {answer}");
-    }
-    check(&server.create(7), "400", 3001);
-    server.stop().expect("ends well");
-}
-
-#[test]
-fn a_store_that_takes_no_writes_is_a_503_that_says_when_to_come_back() {
-    let server = RunningServer::start();
-    for id in [IS_BUSY, IS_UNAVAILABLE] {
-        let ready = server.send("GET", "/readyz", "");
-        for answer in server.write_in_every_way(id).into_iter().chain([ready]) {
-            check(&answer, "503", 5003);
-            assert!(answer.contains("retry-after: "), "{answer}");
+    for (id, status, number, words) in [
+        (PANICS, 500, 5001, ""),
+        (IS_BUSY, 503, 5003, "retry-after: "),
+        (IS_UNAVAILABLE, 503, 5003, "retry-after: "),
+        (IS_REFUSED, 500, 5005, "nothing was written"),
+        (FAILS, 503, 5002, "retry-after: "),
+        (7, 400, 3001, ""),
+    ] {
+        for answer in server.write_in_every_way(id) {
+            check(&answer, status, number);
+            assert!(answer.contains(words), "{answer}");
+            assert_eq!(answer.contains("retry-after: "), status == 503, "{answer}");
         }
     }
+    for (path, number) in
+        [("/plants/7", 5002), ("/plants?after=7", 5002), ("/tags", 5002), ("/readyz", 5003)]
+    {
+        let answer = server.send("GET", path, "");
+        check(&answer, 503, number);
+        assert!(answer.contains("retry-after: "), "{answer}");
+    }
     server.stop().expect("ends well");
 }
 
 #[test]
-fn a_refused_write_is_a_500_that_need_not_be_sent_again() {
+fn a_refused_row_of_an_import_fails_alone() {
     let server = RunningServer::start();
-    for answer in server.write_in_every_way(IS_REFUSED) {
-        check(&answer, "500", 5005);
-        assert!(!answer.contains("retry-after: "), "{answer}");
-        assert!(answer.contains("nothing was written"), "{answer}");
-    }
     let rows = [100, IS_REFUSED, 101].map(|id| format!("{{\"id\":{id},\"name\":\"Rosa\"}}\n"));
     let report = server.send_as("application/x-ndjson", "POST", "/plants/import", &rows.concat());
     assert!(report.starts_with("HTTP/1.1 200"), "{report}");
     assert!(report.contains(r#""created":2,"replaced":0,"skipped":0,"failed":1"#), "{report}");
     assert!(report.contains(r#"{"line":2,"error":5005,"message":""#), "{report}");
     assert!(!report.contains(CAUSE), "the answer reveals the cause: {report}");
-    server.stop().expect("ends well");
-}
-
-#[test]
-fn a_failed_store_is_a_503_whose_cause_stays_in_the_log() {
-    let server = RunningServer::start();
-    let reads = ["/plants/7", "/plants?after=7", "/tags"].map(|path| server.send("GET", path, ""));
-    for answer in server.write_in_every_way(FAILS).into_iter().chain(reads) {
-        check(&answer, "503", 5002);
-        assert!(answer.contains("retry-after: "), "{answer}");
-    }
     server.stop().expect("ends well");
 }
 
@@ -379,28 +365,22 @@ fn a_page_that_ends_early_says_how_far_it_has_looked() {
 }
 
 #[test]
-fn a_store_that_fails_for_good_ends_the_server_with_its_cause() {
-    let server = RunningServer::start();
-    check(&server.create(FAILS_FOR_GOOD), "503", 5002);
-    let ended = server.thread.join().expect("the server does not panic");
-    let cause = ended.expect_err("the store has failed");
-    let cause = cause.source().expect("an error with a cause").to_string();
-    assert!(cause.contains(CAUSE), "{cause}");
-}
-
-#[test]
-fn a_store_that_fails_while_it_is_closed_fails_the_server() {
+fn a_store_that_fails_for_good_or_while_it_is_closed_ends_the_server_with_its_cause() {
+    let fails = RunningServer::start();
+    check(&fails.create(FAILS_FOR_GOOD), 503, 5002);
+    let fails = fails.thread.join().expect("the server does not panic");
     let repository = Misbehaves { close_fails: true, ..Misbehaves::default() };
-    let ended = RunningServer::start_with(repository).stop();
-    let cause = ended.expect_err("the store has failed");
-    let cause = cause.source().expect("an error with a cause").to_string();
-    assert!(cause.contains(CAUSE), "{cause}");
+    for ended in [fails, RunningServer::start_with(repository).stop()] {
+        let cause = ended.expect_err("the store has failed");
+        let cause = cause.source().expect("an error with a cause").to_string();
+        assert!(cause.contains(CAUSE), "{cause}");
+    }
 }
 
 #[test]
 fn a_thread_that_does_not_end_fails_the_server() {
     let server = RunningServer::start();
-    check(&server.create(LEAVES_A_THREAD), "503", 5003);
+    check(&server.create(LEAVES_A_THREAD), 503, 5003);
     let cause = server.stop().expect_err("a thread has not ended");
     assert!(matches!(cause, ServeError::ThreadsCutOff), "{cause}");
 }
@@ -414,7 +394,7 @@ fn an_import_into_a_store_that_fails_is_a_503_that_says_what_was_created_before(
     };
     let body = format!("{}{{\"id\":{FAILS},\"name\":\"Rosa\"}}\n{}", rows(20_000), rows(20_000));
     let answer = server.send_as("application/x-ndjson", "POST", "/plants/import", &body);
-    check(&answer, "503", 5002);
+    check(&answer, 503, 5002);
     assert!(answer.contains(" plants were created") && answer.contains("skip"), "{answer}");
     server.stop().expect("ends well");
 }
