@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::{HEARTBEAT, create_all};
 
-const KILLS: usize = 4;
+const KILLS: usize = 2;
 
 /// How many events the client receives before each kill, at least.
 const EVENTS: usize = 20;

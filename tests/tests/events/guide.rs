@@ -73,7 +73,7 @@ fn assert_keeps_a_copy(
         });
     };
     wait_for_equality(&server, &mut copying);
-    let ids = [first, 100, 200, i64::MAX - 2];
+    let ids = [first, 100, i64::MAX - 2];
     for (last, id) in ids.into_iter().zip(&ids[1..]) {
         server.kill();
         server.restart();
