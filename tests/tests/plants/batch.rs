@@ -41,7 +41,7 @@ pub(crate) fn request<'a>(method: &'a str, path: &'a str, body: &'a str) -> Requ
 }
 
 impl<'a> Request<'a> {
-    fn with(self, headers: &'a [(&'a str, &'a str)]) -> Self {
+    pub(crate) fn with(self, headers: &'a [(&'a str, &'a str)]) -> Self {
         Self { headers, ..self }
     }
 }

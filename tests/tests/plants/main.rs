@@ -2,7 +2,6 @@
 
 mod batch;
 mod batch_limits;
-mod batch_retries;
 mod bodies;
 mod export;
 mod history;
