@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use tempfile::TempDir;
 
 use crate::TOKEN;
+use crate::answer::Answer;
 use crate::certificate::Authority;
 use crate::client::Client;
 use crate::connection::Connection;
@@ -138,6 +139,15 @@ impl TestServer {
                 Connection::open_unix(path).expect("the server accepts connections")
             }
         }
+    }
+
+    /// The answer to a request that is sent on a new connection.
+    #[track_caller]
+    pub fn answer_to(&self, request: impl AsRef<[u8]>) -> Answer {
+        let request = request.as_ref();
+        let mut connection = self.connect();
+        connection.send(request);
+        if request.starts_with(b"HEAD ") { connection.receive_head() } else { connection.receive() }
     }
 
     /// A new connection with TLS, after the handshake.

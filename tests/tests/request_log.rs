@@ -10,9 +10,7 @@ use serde_json::{Map, Value};
 /// Sends a request with the token, and these header lines.
 #[track_caller]
 fn send(server: &TestServer, request_line: &str, lines: &str) -> Answer {
-    let mut connection = server.connect();
-    connection.send(raw_head(request_line, lines));
-    connection.receive()
+    server.answer_to(raw_head(request_line, lines))
 }
 
 fn id_of(answer: &Answer) -> String {
@@ -70,18 +68,14 @@ fn every_request_has_its_id_and_one_line_in_the_log() {
         ("BREW", "/livez", "Authorization: Bearer unknown\r\n", "", 401),
     ];
     for (number, (method, path, lines, body, status)) in cases.iter().enumerate() {
-        let mut connection = server.connect();
-        connection.send(format!(
+        let answer = server.answer_to(format!(
             "{method} {path} HTTP/1.1\r\nHost: plants\r\nX-Request-Id: case-{number}.\r\n{lines}\r\n\
              {body}"
         ));
-        let answer = connection.receive();
         assert_eq!(answer.status, *status, "{method} {path} {lines}: {answer:?}");
         assert_eq!(id_of(&answer), format!("case-{number}."), "{method} {path} {lines}");
     }
-    let mut connection = server.connect();
-    connection.send("HEAD /livez HTTP/1.1\r\nHost: plants\r\n\r\n");
-    let made = id_of(&connection.receive_head());
+    let made = id_of(&server.answer_to("HEAD /livez HTTP/1.1\r\nHost: plants\r\n\r\n"));
     assert_eq!(server.terminate().code(), Some(0));
 
     let log = server.stderr();
@@ -114,10 +108,8 @@ fn a_page_is_one_line_in_the_log_and_its_parts_are_lines_for_debugging_unless_th
         ("GET /app/missing.js", 404, "INFO"),
         ("DELETE /app/main.js", 405, "INFO"),
     ];
-    for (request_line, ..) in requests {
-        let mut connection = server.connect();
-        connection.send(raw_head(request_line, ""));
-        let _ = connection.receive_head();
+    for (request_line, status, _) in requests {
+        assert_eq!(send(&server, request_line, "").status, status, "{request_line}");
     }
     assert_eq!(server.terminate().code(), Some(0));
     let log = server.stderr();
@@ -191,11 +183,10 @@ fn what_a_client_sends_fills_no_more_than_a_part_of_a_line_of_the_log() {
         ("GET /plants/1".to_owned(), "", 401, "GET /plants/1", "GET /plants/1 401 "),
     ];
     for (number, (request_line, lines, status, ..)) in cases.iter().enumerate() {
-        let mut connection = server.connect();
-        connection.send(format!(
+        let answer = server.answer_to(format!(
             "{request_line} HTTP/1.1\r\nHost: plants\r\nX-Request-Id: case-{number}.\r\n{lines}\r\n"
         ));
-        assert_eq!(connection.receive().status, *status, "{number}");
+        assert_eq!(answer.status, *status, "{number}");
     }
     assert_eq!(server.terminate().code(), Some(0));
     let log = server.stderr();

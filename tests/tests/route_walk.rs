@@ -144,10 +144,8 @@ impl Walk {
 
     #[track_caller]
     fn send(&self, method: &str, target: &str, lines: &[u8]) -> Answer {
-        let mut connection = self.server.connect();
         let head = format!("{method} {target} HTTP/1.1\r\nHost: plants\r\n");
-        connection.send([head.as_bytes(), lines, b"\r\n"].concat());
-        if method == "HEAD" { connection.receive_head() } else { connection.receive() }
+        self.server.answer_to([head.as_bytes(), lines, b"\r\n"].concat())
     }
 
     #[track_caller]
@@ -293,10 +291,9 @@ fn a_body_changes_nothing_without_a_token_that_may_write() {
                 let line = format!("POST {path}{} HTTP/1.1\r\nHost: plants\r\n", bad.query);
                 let length = format!("Content-Length: {}\r\n", body.len());
                 let lines = format!("{line}Content-Type: {media_type}\r\n{length}{expect}");
-                let mut connection = walk.server.connect();
-                connection.send([lines.as_bytes(), &bad.lines, b"\r\n", sent.as_bytes()].concat());
+                let request = [lines.as_bytes(), &bad.lines, b"\r\n", sent.as_bytes()].concat();
                 let (status, number, _) = bad.refusal;
-                connection.receive().assert_error(status, number);
+                walk.server.answer_to(request).assert_error(status, number);
             }
         }
     }

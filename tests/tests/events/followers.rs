@@ -141,9 +141,9 @@ fn import_long_plants(client: &Client, count: i64) {
 
 #[test]
 fn a_follower_that_does_not_read_is_disconnected_and_hurts_no_one() {
-    const PLANTS: i64 = 8_000;
+    const PLANTS: i64 = 24_000;
     // Half the size of all events; a page of them takes 2 MB.
-    const MAX_KIB: u64 = 8 * 1024;
+    const MAX_KIB: u64 = 24 * 1024;
     let mut server = TestServer::start_with(Launch::new().arguments(["--max-followers", "2"]));
     let client = server.client();
     import_long_plants(&client, PLANTS);

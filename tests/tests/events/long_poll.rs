@@ -68,9 +68,7 @@ fn a_poll_without_an_event_times_out_as_an_empty_page_whose_link_leads_on() {
 fn a_poll_with_an_event_does_not_wait_and_neither_does_head() {
     let server = TestServer::start();
     let begun = Instant::now();
-    let mut connection = server.connect();
-    connection.send(raw_head("HEAD /events?wait=50", ""));
-    assert_eq!(connection.receive_head().status, 200);
+    assert_eq!(server.answer_to(raw_head("HEAD /events?wait=50", "")).status, 200);
     create_all(&server.client(), [1]);
     assert_eq!(changes(&poll(&server, "").receive().events()), [("created", 1)]);
     assert!(begun.elapsed() < SOON, "the poll waited");

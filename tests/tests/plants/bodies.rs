@@ -163,16 +163,14 @@ fn another_content_type_is_1002() {
         "application/json; charset=",
         "application/json; charset=utf-80",
     ];
-    let two = [
+    let several = [
         "application/json, application/json",
         "application/json, application/merge-patch+json",
         "application/json\r\nContent-Type: application/json",
         "application/json\r\nContent-Type: text/plain",
         "application/json\r\nContent-Type: application/merge-patch+json",
-        "application/json\r\nContent-Encoding: gzip",
-        "application/merge-patch+json\r\nContent-Encoding: gzip",
     ];
-    let types = [&others[..], &alike, &patches, &longer, &encodings, &two].concat();
+    let types = [&others[..], &alike, &patches, &longer, &encodings, &several].concat();
     let mut wrong: Vec<String> =
         types.into_iter().map(|value| format!("Content-Type: {value}\r\n")).collect();
     wrong.push(String::new());
@@ -180,7 +178,13 @@ fn another_content_type_is_1002() {
     for (request_line, _) in [POST, PUT, PATCH] {
         requests.extend(wrong.iter().map(|lines| (request_line, lines.as_str())));
     }
-    check(&requests, 1002, &[(r#"{"id":7,"name":"Rosa"}"#, &["ontent"])]);
+    let body = plant_body(ID, "Rosa", None);
+    check(&requests, 1002, &[(&body, &["ontent"])]);
+    let codings = ["gzip", "identity, gzip", "\r\nContent-Encoding: br"];
+    let codings = codings.map(|codings| format!("{JSON}Content-Encoding: {codings}\r\n"));
+    let compressed = [POST, PUT, PATCH].map(|(request_line, _)| request_line);
+    let compressed = compressed.map(|it| codings.each_ref().map(|lines| (it, lines.as_str())));
+    check(&compressed.concat(), 1002, &[(&body, &["compressed"])]);
 }
 
 #[test]
@@ -254,10 +258,8 @@ fn a_body_with_an_oversized_content_length_is_refused_before_it_arrives() {
     let server = TestServer::start();
     for (request_line, lines) in WRITES {
         for length in ["65537", "1099511627776"] {
-            let mut connection = server.connect();
             let lines = format!("{lines}Content-Length: {length}\r\n");
-            connection.send(raw_head(request_line, &lines));
-            connection.receive().assert_error(400, 1003);
+            server.answer_to(raw_head(request_line, &lines)).assert_error(400, 1003);
         }
     }
 }
@@ -287,24 +289,11 @@ fn a_valid_body_is_accepted_in_any_spelling() {
 }
 
 #[test]
-fn a_body_without_a_coding_is_taken_whatever_the_list_of_codings_looks_like() {
+fn a_media_type_is_taken_in_every_case_and_with_its_charset_and_empty_codings_are_none() {
     let server = TestServer::start();
-    for codings in ["", " ", "identity", "Identity, ,identity", "\r\nContent-Encoding: identity"] {
-        prepare(&server.client(), POST.0);
-        let lines = format!("{JSON}Content-Encoding: {codings}\r\n");
-        send(&server, POST.0, &lines, plant_body(ID, "Rosa", None)).assert_plant("Rosa", None);
-    }
-    prepare(&server.client(), POST.0);
-    for codings in ["gzip", "identity, gzip", "\r\nContent-Encoding: br"] {
-        let lines = format!("{JSON}Content-Encoding: {codings}\r\n");
-        let answer = send(&server, POST.0, &lines, plant_body(ID, "Rosa", None));
-        assert!(answer.assert_error(400, 1002).contains("compressed"), "{answer:?}");
-    }
-}
-
-#[test]
-fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
-    let server = TestServer::start();
+    let codings = ["", " ", "identity", "Identity, ,identity", "\r\nContent-Encoding: identity"];
+    let codings = codings.map(|codings| format!("{JSON}Content-Encoding: {codings}\r\n"));
+    let mut accepted: Vec<_> = codings.into_iter().map(|lines| (POST.0, lines)).collect();
     let json = ["application/json", "Application/JSON"];
     let patches = ["application/merge-patch+json", "Application/Merge-Patch+JSON"];
     for (request_line, media_types) in
@@ -312,13 +301,16 @@ fn a_media_type_is_taken_in_every_case_and_with_its_charset() {
     {
         for media_type in media_types {
             for charset in ["", "; profile=x"].iter().chain(&UTF_8_CHARSETS) {
-                prepare(&server.client(), request_line);
                 let lines = format!("content-TYPE: {media_type}{charset}\r\n");
-                let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));
-                assert_eq!(answer.status, 200, "{request_line} {lines:?}: {answer:?}");
-                answer.assert_plant("Rosa", None);
+                accepted.push((request_line, lines));
             }
         }
+    }
+    for (request_line, lines) in accepted {
+        prepare(&server.client(), request_line);
+        let answer = send(&server, request_line, &lines, plant_body(ID, "Rosa", None));
+        assert_eq!(answer.status, 200, "{request_line} {lines:?}: {answer:?}");
+        answer.assert_plant("Rosa", None);
     }
 }
 

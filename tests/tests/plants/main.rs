@@ -60,9 +60,7 @@ fn parameters(link: &str) -> Vec<(String, String)> {
 /// Sends a request with the token and these header lines on a new connection, since a refusal may close it.
 #[track_caller]
 fn send(server: &TestServer, request_line: &str, lines: &str, body: impl AsRef<[u8]>) -> Answer {
-    let mut connection = server.connect();
-    connection.send(raw_request(request_line, lines, body));
-    connection.receive()
+    server.answer_to(raw_request(request_line, lines, body))
 }
 
 /// Imports plants into a server that has none of them.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plant_http::internal::routes;
-use plantd_tests::{Answer, TestServer, raw_request};
+use plantd_tests::{Answer, TestServer};
 
 use super::{JSON, assert_same, send};
 
@@ -25,9 +25,8 @@ fn an_unknown_path_needs_a_token_and_is_4004() {
     for path in [&none[..], &slashes, &deeper, &files, &disguised, &outside].concat() {
         for method in ["GET", "POST", "DELETE", "BREW"] {
             send(&server, &format!("{method} {path}"), "", "").assert_error(404, 4004);
-            let mut without_token = server.connect();
-            without_token.send(format!("{method} {path} HTTP/1.1\r\nHost: plants\r\n\r\n"));
-            without_token.receive().assert_error(401, 2001);
+            let without_token = format!("{method} {path} HTTP/1.1\r\nHost: plants\r\n\r\n");
+            server.answer_to(without_token).assert_error(401, 2001);
         }
     }
 }
@@ -48,12 +47,7 @@ fn a_method_that_a_path_lacks_is_4005_and_allow_lists_those_it_has() {
             if allowed.contains(method) {
                 continue;
             }
-            let mut connection = server.connect();
-            connection.send(raw_request(&format!("{method} {path}"), "", ""));
-            let answer = match method {
-                "HEAD" => connection.receive_head(),
-                _ => connection.receive(),
-            };
+            let answer = send(&server, &format!("{method} {path}"), "", "");
             assert_eq!(answer.status, 405, "{method} {path}: {answer:?}");
             if method != "HEAD" {
                 answer.assert_error(405, 4005);
@@ -69,9 +63,7 @@ fn a_method_that_a_path_lacks_is_4005_and_allow_lists_those_it_has() {
 #[test]
 fn options_of_the_server_names_every_method() {
     let server = TestServer::start();
-    let mut connection = server.connect();
-    connection.send("OPTIONS * HTTP/1.1\r\nHost: plants\r\n\r\n");
-    let answer = connection.receive();
+    let answer = server.answer_to("OPTIONS * HTTP/1.1\r\nHost: plants\r\n\r\n");
     answer.assert_no_content();
     let all = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     assert_eq!(methods(&answer), all.map(str::to_owned).into());

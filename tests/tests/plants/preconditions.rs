@@ -1,8 +1,8 @@
 //! `If-Match` and `If-None-Match`, in the order of RFC 9110, section 13.2.2.
 
-use plantd_tests::{Answer, Client, TestServer, raw_request, replacement_body};
+use plantd_tests::{Answer, Client, TestServer, replacement_body};
 
-use super::{JSON, assert_same};
+use super::{JSON, assert_same, send};
 
 /// The id of the plant to which all conditions apply.
 const ID: i64 = 1;
@@ -25,13 +25,11 @@ const CHANGED: &str = r#"{"name":"changed","tag":"changed"}"#;
 /// Sends a request with these header lines. Only methods that take a body get it.
 #[track_caller]
 fn request(server: &TestServer, method: &str, id: i64, lines: &str, body: &str) -> Answer {
-    let mut connection = server.connect();
     let request_line = format!("{method} /plants/{id}");
-    connection.send(match method {
-        "PUT" | "PATCH" => raw_request(&request_line, &format!("{JSON}{lines}"), body),
-        _ => raw_request(&request_line, lines, ""),
-    });
-    if method == "HEAD" { connection.receive_head() } else { connection.receive() }
+    match method {
+        "PUT" | "PATCH" => send(server, &request_line, &format!("{JSON}{lines}"), body),
+        _ => send(server, &request_line, lines, ""),
+    }
 }
 
 /// Changes the plant twice, and returns both revisions.
