@@ -85,12 +85,12 @@ fn a_page_has_100_entries_by_default_and_at_most_1000_and_the_links_lead_through
 
 #[test]
 fn a_link_keeps_every_filter_however_it_must_be_encoded() {
-    let mut plants = Vec::new();
-    for text in nasty_texts() {
-        for tag in [text, text, &format!("{text}1"), &format!("{text}2")] {
-            plants.push(NewPlant::new(plants.len() as i64, &format!("x{text}y"), Some(tag)));
-        }
-    }
+    let of_text =
+        |text: &str| ["", "", "1", "2"].map(|end| (format!("x{text}y"), format!("{text}{end}")));
+    let plants: Vec<_> = (0..)
+        .zip(nasty_texts().into_iter().flat_map(of_text))
+        .map(|(id, (name, tag))| NewPlant::new(id, &name, Some(&tag)))
+        .collect();
     let server = TestServer::start();
     let client = server.client();
     plant_all(&client, &plants);
