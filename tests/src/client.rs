@@ -7,7 +7,7 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Counts};
 use crate::certificate::Authority;
 use crate::openapi::assert_described;
 use crate::plant::{Format, NewPlant, plant_body};
@@ -138,6 +138,13 @@ impl Client {
     pub fn import(&self, format: Format, query: &str, body: impl AsRef<[u8]>) -> Answer {
         let headers = [("content-type", format.media_type())];
         self.send("POST", &with_query("/plants/import", query), &headers, body)
+    }
+
+    /// Imports plants into a server that has none of them.
+    #[track_caller]
+    pub fn import_all(&self, plants: &[NewPlant]) {
+        let answer = self.import(Format::Ndjson, "", Format::Ndjson.body(plants));
+        answer.assert_report(Counts { created: plants.len() as u64, ..Counts::default() });
     }
 
     /// Exports all plants.

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, JoinHandle};
+
+use tempfile::TempDir;
 
 /// A file or folder of the repository, by its path from the root.
 pub fn repository(path: &str) -> PathBuf {
@@ -19,6 +21,28 @@ pub(crate) fn search_path_from(folder: PathBuf) -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder).chain(env::split_paths(&path));
     env::join_paths(folders).expect("a search path")
+}
+
+/// A new folder, which is removed when it is dropped.
+#[track_caller]
+pub fn temporary_folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// The names of the files and folders in a folder, sorted.
+#[track_caller]
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("a folder can be read");
+    let names = files.map(|file| file.expect("a folder can be read").file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+/// Sets the permissions of a file or folder.
+#[track_caller]
+pub fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions can be set");
 }
 
 /// The permissions of a file or folder.

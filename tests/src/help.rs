@@ -49,9 +49,7 @@ pub fn printed(arguments: &[&str]) -> String {
         .without_environment("PLANTD_LISTEN")
         .without_environment("PLANTD_DRAIN_DELAY")
         .without_environment("PLANTD_TOKEN");
-    let mut process = launch.arguments(arguments.iter().copied()).spawn();
-    process.assert_exit_code(0);
-    process.stdout()
+    launch.arguments(arguments.iter().copied()).run(0).stdout()
 }
 
 /// The headings of lists that are neither of subcommands nor of options.

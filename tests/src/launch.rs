@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -20,6 +21,9 @@ use crate::small_disk::SmallDisk;
 
 /// The token that servers of tests accept, with every scope.
 pub const TOKEN: &str = "the-token-of-the-tests";
+
+/// The exit code when a command has found something: rows that failed, no such plant, damage.
+pub const FINDINGS: i32 = 1;
 
 /// The exit code for a wrong command line, from `sysexits.h` like the two below.
 pub const USAGE: i32 = 64;
@@ -80,6 +84,12 @@ impl Launch {
             .environment("PLANTD_LISTEN", "127.0.0.1:0")
             .environment("PLANTD_TOKEN", TOKEN)
             .environment("PLANTD_DRAIN_DELAY", "0s")
+    }
+
+    /// A command for the server at this address.
+    pub fn for_server(address: SocketAddr, arguments: &[&str]) -> Self {
+        let url = format!("http://{address}");
+        Self::new().arguments(arguments.iter().copied()).arguments(["--url", &url])
     }
 
     /// Adds arguments.
@@ -231,6 +241,27 @@ impl Launch {
         }))
     }
 
+    /// Runs the program to its end, and asserts this exit code.
+    #[track_caller]
+    pub fn run(&self, exit_code: i32) -> Process {
+        ended(self.spawn(), exit_code)
+    }
+
+    /// Runs the program to its end with this standard input, and asserts this exit code.
+    #[track_caller]
+    pub fn run_reading(&self, stdin: impl Into<Stdio>, exit_code: i32) -> Process {
+        ended(self.spawn_reading(stdin), exit_code)
+    }
+
+    /// Runs the program to its end. Asserts that it ends with 0 and says nothing on standard error, and returns what
+    /// it prints.
+    #[track_caller]
+    pub fn printed(&self) -> String {
+        let process = self.run(0);
+        assert_eq!(process.stderr(), "");
+        process.stdout()
+    }
+
     /// Runs the program to its end. Asserts that it ends with this exit code, prints nothing, and says these
     /// words on standard error. Returns what it said.
     #[track_caller]
@@ -243,6 +274,16 @@ impl Launch {
         for word in words {
             assert!(said.contains(word), "{said:?} does not hold {word:?}");
         }
+        said
+    }
+
+    /// Like [`Self::assert_refused`]. Asserts that it says one line, which shows no token.
+    #[track_caller]
+    pub fn assert_refused_in_a_line(&self, exit_code: i32, words: &[&str]) -> String {
+        let said = self.assert_refused(exit_code, words);
+        assert!(said.starts_with("error: "), "{said:?}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said:?}");
+        assert!(!said.contains(TOKEN), "the message shows the token: {said}");
         said
     }
 
@@ -272,6 +313,12 @@ impl Launch {
         }
         Process::spawn(command.stdin(stdin))
     }
+}
+
+#[track_caller]
+fn ended(mut process: Process, exit_code: i32) -> Process {
+    process.assert_exit_code(exit_code);
+    process
 }
 
 /// Copies the program into a folder and opens both to every user: its own folder may be closed to others.

@@ -44,6 +44,7 @@ mod load;
 mod metrics;
 mod nginx;
 mod openapi;
+mod pipe;
 mod plant;
 mod process;
 mod server;
@@ -66,17 +67,21 @@ pub use document::{Document, Part};
 pub use event::{Event, EventKind, all_events, assert_cursor_refused, change_in, newest_cursor};
 pub use event_stream::{Block, EventStream, stream_request};
 pub use fake_server::{FakeServer, Script, answer, answer_of};
-pub use folder::{copy_folder, files_below, make_pipe, mode, read_line_of_pipe, repository};
+pub use folder::{
+    copy_folder, files_below, make_pipe, mode, names_in, read_line_of_pipe, repository, set_mode,
+    temporary_folder,
+};
 pub use follower::{Followed, FollowedEvent, Followers, revision_of};
 pub use help::{CommandHelp, default_of, printed, variables};
 pub use launch::{
-    CONFIGURATION, IO, Launch, READER_GONE, TOKEN, USAGE, cargo, copy_program, program,
+    CONFIGURATION, FINDINGS, IO, Launch, READER_GONE, TOKEN, USAGE, cargo, copy_program, program,
 };
 pub use ledger::{Ledgers, Plants, TAGS, WriteOutcome, counted, plants_in, store_of};
 pub use load::{Crowd, CrowdReport, LoadConnection, LoadOutcome, raise_descriptor_limit, run_load};
 pub use metrics::{Scrape, wait_until_archived};
 pub use nginx::{Nginx, hold_port};
 pub use openapi::{OpenapiDocument, members, pattern_of};
+pub use pipe::{endless_pipe, pipe_of};
 pub use plant::{Format, NewPlant, plant_body, replacement_body};
 pub use process::{Process, ServerAddress};
 pub use server::{TestServer, store_is_on_disk};

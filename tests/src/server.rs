@@ -17,6 +17,7 @@ use crate::certificate::Authority;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::launch::Launch;
+use crate::plant::NewPlant;
 use crate::process::{Process, ServerAddress};
 
 /// The environment variable that selects the default store of servers: `disk`, or `postgres`.
@@ -42,6 +43,14 @@ impl TestServer {
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with(Launch::new())
+    }
+
+    /// Starts a server with the defaults of [`Launch`], and imports these plants.
+    #[track_caller]
+    pub fn start_with_plants(plants: &[NewPlant]) -> Self {
+        let server = Self::start();
+        server.client().import_all(plants);
+        server
     }
 
     /// Starts a server with its own new folder.

@@ -1,12 +1,12 @@
 //! `plantd token`, a handwritten tokens file, and the command that a first start shows.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::folder::set_mode;
 use crate::launch::Launch;
 use crate::process::Process;
 use crate::server::TestServer;
@@ -40,9 +40,7 @@ pub fn revoke_token(data: &Path, arguments: &[&str]) {
 
 #[track_caller]
 fn succeed(data: &Path, action: &str, arguments: &[&str]) -> Process {
-    let mut process = token_command(data, &[&[action], arguments].concat()).spawn();
-    process.assert_exit_code(0);
-    process
+    token_command(data, &[&[action], arguments].concat()).run(0)
 }
 
 /// Makes the folder of a server with three tokens: `reader` (scope read), `writer` (scope write) and `expired` (scope
@@ -57,7 +55,7 @@ pub fn write_tokens_file(data: &Path) {
     ];
     fs::write(&path, format!(r#"{{"tokens":[{}]}}"#, records.join(",")))
         .expect("a file can be written");
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("permissions can be set");
+    set_mode(&path, 0o600);
 }
 
 fn record(token: &str, scope: &str, expires: &str) -> String {

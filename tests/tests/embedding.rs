@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use plantd_tests::{Client, Connection, Process, TOKEN, cargo, plant_body, repository, run_tool};
+use plantd_tests::{
+    Client, Connection, Process, TOKEN, cargo, plant_body, repository, run_tool, temporary_folder,
+};
 
 /// A program of the folder `examples`.
 fn program(name: &str) -> PathBuf {
@@ -19,8 +21,12 @@ fn program(name: &str) -> PathBuf {
         let mut build = cargo();
         build.current_dir(&folder).args(["build", "--offline", "--target-dir"]);
         build.arg(workspace.join("target"));
-        // The profile of the workspace, so that its built dependencies are used.
+        // The profile of the workspace, so that its built dependencies are used. Only our crates are built anew, with
+        // other features, and optimizing them would take longest.
         build.args(["--config", "../Cargo.toml"]);
+        for name in ["plant-domain", "plant-store"] {
+            build.arg("--config").arg(format!("profile.dev.package.{name}.opt-level=0"));
+        }
         run_tool(&mut build);
         workspace.join("target/debug")
     });
@@ -48,7 +54,7 @@ fn authorization() -> String {
 
 #[test]
 fn a_program_mounts_the_service_beside_a_route_of_its_own() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = temporary_folder();
     let (_process, address) = start("mount", &folder.path().join("plants"));
     let ask = |request_line: &str, lines: &str, body: &str| {
         let mut connection = Connection::open(address);
@@ -105,7 +111,7 @@ fn a_program_mounts_the_service_beside_a_route_of_its_own() {
 
 #[test]
 fn a_program_serves_plants_in_a_folder_and_ends_in_order() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = temporary_folder();
     let data = folder.path().join("plants");
     let (mut process, address) = start("serve", &data);
     let client = Client::new(address, Some(TOKEN));

@@ -3,15 +3,12 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::thread::{self, JoinHandle};
 
-use plantd_tests::{Launch, Scrape, TestServer, create_request, plant_body};
+use plantd_tests::{Format, Launch, NewPlant, Scrape, TestServer, make_pipe, temporary_folder};
 use tempfile::TempDir;
 
-const CLIENTS: i64 = 16;
-
-/// More lines than the queue and the pipe hold, of the length that [`long_request`] makes.
+/// More lines than the queue and the pipe hold, of the length that [`import`] makes.
 const MANY: i64 = 50_000;
 
 /// More lines than the pipe holds.
@@ -26,10 +23,9 @@ struct UnreadPipe {
 
 impl UnreadPipe {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = temporary_folder();
         let path = folder.path().join("log");
-        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
-        assert!(made.success());
+        make_pipe(&path);
         let held =
             File::options().read(true).write(true).open(&path).expect("a file can be opened");
         Self { folder, _held: held }
@@ -37,6 +33,12 @@ impl UnreadPipe {
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("log")
+    }
+
+    /// A server that writes a line for each plant of an import to this pipe.
+    fn launch(&self) -> Launch {
+        let launch = Launch::new().environment("RUST_LOG", "info,plantd::audit::import=debug");
+        launch.standard_error(&self.path())
     }
 
     /// Reads everything until the program has ended.
@@ -51,31 +53,15 @@ impl UnreadPipe {
     }
 }
 
-/// A create whose line in the log is twice as long as usual.
-fn long_request(id: i64) -> String {
-    let lines = format!("X-Request-Id: {}\r\nContent-Type:", "x".repeat(128));
-    create_request(&plant_body(id, "Rosa", None)).replacen("Content-Type:", &lines, 1)
-}
-
-/// Creates this many plants over a few connections, and returns the statuses of the answers.
-fn create(server: &TestServer, plants: i64) -> Vec<u16> {
-    thread::scope(|scope| {
-        let create = |client: i64| {
-            let mut connection = server.connect();
-            let ids = (client..plants).step_by(usize::try_from(CLIENTS).expect("small"));
-            let create_one = |id| {
-                connection.send(long_request(id));
-                connection.receive().status
-            };
-            ids.map(create_one).collect::<Vec<_>>()
-        };
-        let clients: Vec<_> =
-            (0..CLIENTS).map(|client| scope.spawn(move || create(client))).collect();
-        clients
-            .into_iter()
-            .flat_map(|client| client.join().expect("the client does not panic"))
-            .collect()
-    })
+/// Imports this many plants. Each has a line in the log, which is twice as long as usual.
+#[track_caller]
+fn import(server: &TestServer, count: i64) {
+    let plants: Vec<_> = (1..=count).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    let id = "x".repeat(128);
+    let headers = [("content-type", Format::Ndjson.media_type()), ("x-request-id", &id)];
+    let body = Format::Ndjson.body(&plants);
+    let answer = server.client().send("POST", "/plants/import", &headers, body);
+    assert_eq!(answer.json()["created"], count, "{answer:?}");
 }
 
 fn dropped(log: &str) -> i64 {
@@ -93,19 +79,20 @@ fn logged(log: &str, words: &str) -> i64 {
 #[test]
 fn a_log_that_nobody_reads_stalls_nothing_and_its_lost_lines_are_counted_once_it_is_read() {
     let pipe = UnreadPipe::new();
-    let mut server = TestServer::start_with(Launch::new().standard_error(&pipe.path()));
-    assert!(create(&server, MANY).iter().all(|status| *status == 200));
+    let mut server = TestServer::start_with(pipe.launch());
+    import(&server, MANY);
     let told = Scrape::of(&server.client()).value("plantd_log_dropped_lines_total");
 
     let log = pipe.read();
     assert_eq!(server.terminate().code(), Some(0));
     let log = log.join().expect("the reader does not panic");
-    let (dropped, logged_creates) = (dropped(&log), logged(&log, " POST /plants 200 "));
-    assert!(dropped > 0 && logged_creates > 0, "{dropped} dropped, {logged_creates} logged");
-    // The scrape is logged after its answer. Its short line fits into some full queues.
-    let dropped_creates = dropped - (1 - logged(&log, " GET /metrics 200 "));
-    assert_eq!(dropped_creates + logged_creates, MANY);
-    assert_eq!(told, dropped_creates as f64, "the metric differs from the log");
+    let (dropped, logged_plants) = (dropped(&log), logged(&log, " plant="));
+    assert!(dropped > 0 && logged_plants > 0, "{dropped} dropped, {logged_plants} logged");
+    // The requests are logged too. Their lines are shorter, and may fit into a queue that is full.
+    let lost_requests = 1 - logged(&log, " POST /plants/import 200 ");
+    let lost_plants = dropped - lost_requests - (1 - logged(&log, " GET /metrics 200 "));
+    assert_eq!(lost_plants + logged_plants, MANY);
+    assert_eq!(told, (lost_plants + lost_requests) as f64, "the metric differs from the log");
     for line in ["draining", "closed"] {
         assert!(log.contains(line), "the end of the log lacks {line:?}");
     }
@@ -114,19 +101,20 @@ fn a_log_that_nobody_reads_stalls_nothing_and_its_lost_lines_are_counted_once_it
 #[test]
 fn a_server_whose_log_is_never_read_ends_with_0() {
     let pipe = UnreadPipe::new();
-    let mut server = TestServer::start_with(Launch::new().standard_error(&pipe.path()));
-    assert!(create(&server, SOME).iter().all(|status| *status == 200));
+    let mut server = TestServer::start_with(pipe.launch());
+    import(&server, SOME);
     assert_eq!(server.terminate().code(), Some(0));
 }
 
 #[test]
 fn an_error_is_logged_even_while_other_lines_are_dropped() {
     let pipe = UnreadPipe::new();
-    let faults = format!("in-handler={}*off->1*panic(the lost error)->off", MANY - 1);
-    let launch = Launch::new().faults(&faults).standard_error(&pipe.path());
+    let launch = pipe.launch().faults("in-handler=panic(the lost error)");
     let mut server = TestServer::start_with(launch);
-    let statuses = create(&server, MANY);
-    assert_eq!(statuses.iter().filter(|status| **status == 500).count(), 1);
+    import(&server, MANY);
+    assert_eq!(server.client().create(0, "Rosa", None).status, 500);
+    let dropped_before = Scrape::of(&server.client()).value("plantd_log_dropped_lines_total");
+    assert!(dropped_before > 0.0, "no line was dropped before the error");
 
     let log = pipe.read();
     assert_eq!(server.terminate().code(), Some(0));

@@ -43,11 +43,11 @@ const SLOWEST: [&str; 6] = ["torture", "access", "pages", "postgres", "sockets",
 const TESTS_OF_ANY_STORE: [&str; 8] = [
     "audit",
     "events",
-    "import_export_command",
     "monitoring",
     "openapi",
     "plants",
     "route_walk",
+    "transfer_commands",
     "webhooks",
 ];
 

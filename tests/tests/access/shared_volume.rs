@@ -1,13 +1,13 @@
 //! Volumes whose files belong to a group of the server, as Kubernetes makes them for the `fsGroup` of a pod.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 use std::process::Command;
 
 use plantd_tests::{
     CONFIGURATION, Launch, TestServer, UNPRIVILEGED, copy_program, is_root, is_root_or_skipped,
-    run_tool,
+    run_tool, set_mode, temporary_folder,
 };
 
 /// Gives a volume to a group, as the kubelet does at a mount: the group may read and write all files and folders, and
@@ -22,7 +22,7 @@ fn mount_for(group: u32, volume: &Path) {
 
 #[test]
 fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let launch = Launch::new().unprivileged(&copy_program(folder.path()));
     let data = folder.path().join("data");
     fs::create_dir(&data).expect("a folder can be made");
@@ -50,15 +50,13 @@ fn a_server_starts_again_on_a_volume_whose_files_its_group_may_read_and_write() 
     // Other users may not, and neither may a group that is not the server's.
     let tokens = data.join("tokens.json");
     for (folder_mode, file_mode) in [(0o2770, 0o664), (0o2770, 0o661), (0o770, 0o660)] {
-        fs::set_permissions(&data, Permissions::from_mode(folder_mode))
-            .expect("permissions can be set");
-        fs::set_permissions(&tokens, Permissions::from_mode(file_mode))
-            .expect("permissions can be set");
+        set_mode(&data, folder_mode);
+        set_mode(&tokens, file_mode);
         launch.assert_refused(CONFIGURATION, &["other users have permissions", "chmod 600"]);
     }
     if is_root_or_skipped("change the group to one of others") {
         mount_for(UNPRIVILEGED - 1, &data);
-        fs::set_permissions(&data, Permissions::from_mode(0o2777)).expect("permissions can be set");
+        set_mode(&data, 0o2777);
         launch.assert_refused(CONFIGURATION, &["other users have permissions"]);
     }
 }

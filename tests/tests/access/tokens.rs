@@ -1,8 +1,8 @@
 //! `plantd token`, and a running server that follows the tokens file.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+use std::os::unix::fs::{MetadataExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -10,8 +10,9 @@ use std::thread;
 use jiff::Timestamp;
 use plantd_tests::{
     CONFIGURATION, Client, Counts, Format, IO, Launch, SmallDisk, TestServer, UNPRIVILEGED, USAGE,
-    at_once, chunk, create_token, is_root, is_root_or_skipped, make_pipe, mode, plant_body,
-    program, revoke_token, token_command, wait_for, wait_until,
+    at_once, chunk, create_token, is_root, is_root_or_skipped, make_pipe, mode, names_in,
+    plant_body, program, revoke_token, set_mode, temporary_folder, token_command, wait_for,
+    wait_until,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,10 +21,6 @@ use tempfile::TempDir;
 const NO_PLANT: i64 = -1;
 
 const LIST_HEAD: &str = "NAME";
-
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a temporary folder can be made")
-}
 
 /// A launch that accepts only the tokens of its file.
 fn launch() -> Launch {
@@ -34,29 +31,10 @@ fn server() -> TestServer {
     TestServer::start_with(launch())
 }
 
-/// Asserts that the command fails with this exit code and one line that contains these words.
-#[track_caller]
-fn check_refusal(launch: &Launch, exit_code: i32, words: &[&str]) -> String {
-    let said = launch.assert_refused(exit_code, words);
-    assert_eq!(said.trim_end().lines().count(), 1, "{said:?}");
-    said
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions can be set");
-}
-
-#[track_caller]
-fn listed(launch: &Launch) -> String {
-    let mut process = launch.spawn();
-    process.assert_exit_code(0);
-    process.stdout()
-}
-
 /// The words of each line of `plantd token list`, without the header.
 #[track_caller]
 fn list(data: &Path) -> Vec<Vec<String>> {
-    let stdout = listed(&token_command(data, &["list"]));
+    let stdout = token_command(data, &["list"]).run(0).stdout();
     let mut lines = stdout.lines();
     assert!(lines.next().is_some_and(|head| head.starts_with(LIST_HEAD)), "{stdout}");
     lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -130,7 +108,8 @@ fn a_name_is_of_one_token_until_that_token_is_revoked_or_has_expired() {
     let server = server();
     let (client, _) = client_of(&server, "app");
     let again = ["create", "--scope", "read", "--name", "app"];
-    let said = check_refusal(&token_command(server.data(), &again), USAGE, &["app already"]);
+    let said =
+        token_command(server.data(), &again).assert_refused_in_a_line(USAGE, &["app already"]);
     assert!(said.contains("plantd token revoke app"), "{said}");
     assert_eq!(names(server.data()), ["first-run", "app"]);
     assert!(is_taken(&client));
@@ -147,14 +126,14 @@ fn a_name_is_of_one_token_until_that_token_is_revoked_or_has_expired() {
 
 #[test]
 fn a_tokens_file_in_which_two_tokens_have_one_name_is_refused_until_they_are_revoked() {
-    let folder = folder();
+    let folder = temporary_folder();
     let (data, path) = (folder.path(), folder.path().join("tokens.json"));
     let _ = create_token(data, &["--name", "mine"]);
     let _ = create_token(data, &["--name", "other"]);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"other\"", "\"mine\"")).unwrap();
     let words = ["tokens.json", "several tokens with the name mine", "plantd token revoke mine"];
-    check_refusal(&token_command(data, &["list"]), CONFIGURATION, &words);
+    token_command(data, &["list"]).assert_refused_in_a_line(CONFIGURATION, &words);
     Launch::new().data(data).assert_refused(CONFIGURATION, &words);
     revoke_token(data, &["mine"]);
     assert!(names(data).is_empty());
@@ -162,15 +141,15 @@ fn a_tokens_file_in_which_two_tokens_have_one_name_is_refused_until_they_are_rev
 
 #[test]
 fn create_says_until_when_the_token_is_valid_and_which_scopes_there_are() {
-    let folder = folder();
+    let folder = temporary_folder();
     let create = |arguments: &[&str]| {
-        let mut process = token_command(folder.path(), arguments).spawn();
-        process.assert_exit_code(0);
-        process.stderr()
+        token_command(
+            folder.path(),
+            &[&["create", "--scope", "read", "--name"], arguments].concat(),
+        )
     };
-    let lasting = create(&["create", "--name", "lasting", "--scope", "read"]);
-    assert_eq!(lasting, "never expires\n");
-    let said = create(&["create", "--name", "short", "--scope", "read", "--expires", "90d"]);
+    assert_eq!(create(&["lasting"]).run(0).stderr(), "never expires\n");
+    let said = create(&["short", "--expires", "90d"]).run(0).stderr();
     let until = said.strip_prefix("valid until ").and_then(|time| time.strip_suffix('\n'));
     assert_eq!(until, Some(list(folder.path())[1][3].as_str()), "{said}");
 
@@ -178,16 +157,14 @@ fn create_says_until_when_the_token_is_valid_and_which_scopes_there_are() {
     let missing = token_command(folder.path(), &["create", "--name", "x"]);
     let said = missing.assert_refused(USAGE, &scopes);
     assert!(said.contains("read plants, events and the metrics"), "{said}");
-    for rest in [&["--scope"][..], &["--scope", "all"]] {
-        let wrong = token_command(folder.path(), &[&["create", "--name", "x"], rest].concat());
-        wrong.assert_refused(USAGE, &["metrics, backup, read, write"]);
-    }
+    let wrong = token_command(folder.path(), &["create", "--name", "x", "--scope", "all"]);
+    wrong.assert_refused(USAGE, &["metrics, backup, read, write"]);
     assert_eq!(names(folder.path()), ["lasting", "short"]);
 }
 
 #[test]
 fn the_tokens_file_may_be_elsewhere_and_appear_later() {
-    let folder = folder();
+    let folder = temporary_folder();
     let path = folder.path().join("elsewhere.json");
     let server = TestServer::start_with(Launch::new().environment("PLANTD_TOKENS", &path));
     assert!(!path.exists());
@@ -199,7 +176,7 @@ fn the_tokens_file_may_be_elsewhere_and_appear_later() {
 
 #[test]
 fn a_tokens_file_that_is_a_link_is_followed_when_the_link_changes() {
-    let folder = folder();
+    let folder = temporary_folder();
     let [old, new] = ["old", "new"].map(|name| {
         let token = create_token(&folder.path().join(name), &["--name", name]);
         (folder.path().join(name).join("tokens.json"), token)
@@ -232,7 +209,8 @@ fn a_running_server_keeps_its_tokens_when_the_file_breaks_and_says_so_once() {
         ("an empty file", "is broken at line 1", |path| fs::write(path, "")),
         ("no file", "is gone", |path| fs::remove_file(path)),
         ("a file that is open to others", "chmod 600", |path| {
-            fs::set_permissions(path, Permissions::from_mode(0o644))
+            set_mode(path, 0o644);
+            Ok(())
         }),
         ("a folder", "is not a file", |path| {
             fs::remove_file(path)?;
@@ -277,17 +255,8 @@ fn a_mistyped_or_truncated_token_is_reported_as_such() {
             assert!(is_said_to_be_mistyped(wrong), "{wrong}");
         }
     }
-    let longer = format!("{token}x");
-    assert!(is_said_to_be_mistyped(&longer));
+    assert!(is_said_to_be_mistyped(&format!("{token}x")));
     assert!(!is_said_to_be_mistyped("unknown"));
-
-    let folder = folder();
-    let path = folder.path().join("token");
-    fs::write(&path, &longer).unwrap();
-    let export = Launch::new()
-        .arguments(["export", "--url", &format!("http://{}", server.address())])
-        .arguments(["--token-file".into(), path.into_os_string()]);
-    assert!(!export.assert_refused(CONFIGURATION, &["mistyped"]).contains(&longer));
 }
 
 // A token that is revoked during a request.
@@ -356,7 +325,7 @@ fn an_export_breaks_off_when_its_token_is_revoked() {
 
 #[test]
 fn a_token_is_recognizable_and_only_its_digest_is_kept() {
-    let folder = folder();
+    let folder = temporary_folder();
     let data = folder.path().join("data");
     let token = create_token(&data, &["--name", "first"]);
     let other = create_token(&data, &["--name", "second"]);
@@ -370,11 +339,8 @@ fn a_token_is_recognizable_and_only_its_digest_is_kept() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains(&token) && !text.contains(&token["plantd_".len()..]), "{text}");
     // Only the file and its lock remain.
-    let names = fs::read_dir(&data).unwrap().map(|file| file.unwrap().file_name());
-    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-    names.sort();
-    assert_eq!(names, ["tokens.json", "tokens.json.lock"]);
-    for name in names {
+    assert_eq!(names_in(&data), ["tokens.json", "tokens.json.lock"]);
+    for name in names_in(&data) {
         assert_eq!(mode(&data.join(name)), 0o600);
     }
 }
@@ -399,27 +365,30 @@ fn get_token_describes_the_token_of_the_request() {
 
 #[test]
 fn the_list_shows_what_is_kept_of_each_token() {
-    let folder = folder();
+    let folder = temporary_folder();
     let read = ["--name", "reader", "--scope", "read", "--expires", "90d"];
     let token = create_token(folder.path(), &read);
     let _ = create_token(folder.path(), &["--name", "writer"]);
     let lines = list(folder.path());
-    let of_reader: Vec<&str> = lines[0].iter().map(String::as_str).collect();
-    let of_writer: Vec<&str> = lines[1].iter().map(String::as_str).collect();
-    assert_eq!((lines.len(), of_reader.len(), of_writer.len()), (2, 4, 4), "{lines:?}");
-    assert_eq!((of_reader[0], of_reader[1]), ("reader", "read"));
-    assert_eq!((of_writer[0], of_writer[1], of_writer[3]), ("writer", "write", "never"));
-    for time in [of_reader[2], of_reader[3], of_writer[2]] {
+    let lines: Vec<Vec<&str>> =
+        lines.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+    let [[reader, read, created, expires], [writer, write, later, never]] =
+        [0, 1].map(|line| <[&str; 4]>::try_from(&*lines[line]).expect("four words"));
+    assert_eq!(
+        [reader, read, writer, write, never],
+        ["reader", "read", "writer", "write", "never"]
+    );
+    for time in [created, expires, later] {
         assert!(time.len() == "2026-01-01T00:00:00Z".len() && time.ends_with('Z'), "{time}");
     }
-    assert!(of_reader[2] < of_reader[3], "{lines:?}");
-    let stdout = listed(&token_command(folder.path(), &["list"]));
+    assert!(created < expires, "{lines:?}");
+    let stdout = token_command(folder.path(), &["list"]).run(0).stdout();
     assert!(!stdout.contains(&token), "{stdout}");
 }
 
 #[test]
 fn a_killed_command_does_not_block_the_next_one() {
-    let folder = folder();
+    let folder = temporary_folder();
     let data = folder.path();
     let _ = create_token(data, &["--name", "mine"]);
     let trace = data.join("trace");
@@ -437,12 +406,12 @@ fn a_killed_command_does_not_block_the_next_one() {
 
 #[test]
 fn waiting_for_the_lock_of_another_process_has_a_deadline() {
-    let folder = folder();
+    let folder = temporary_folder();
     let _ = create_token(folder.path(), &["--name", "mine"]);
     let lock = File::open(folder.path().join("tokens.json.lock")).expect("a file can be opened");
     lock.lock().expect("a lock");
     let launch = token_command(folder.path(), &["revoke", "mine"]);
-    check_refusal(&launch, IO, &["another process"]);
+    launch.assert_refused_in_a_line(IO, &["another process"]);
     assert_eq!(names(folder.path()), ["mine"]);
     drop(lock);
     revoke_token(folder.path(), &["mine"]);
@@ -451,7 +420,7 @@ fn waiting_for_the_lock_of_another_process_has_a_deadline() {
 #[test]
 fn tokens_that_are_made_at_the_same_time_are_all_kept() {
     const EACH: usize = 6;
-    let folder = folder();
+    let folder = temporary_folder();
     let long = "x".repeat(63);
     let owners = ["a", "ci.2@example", "first-run", &long];
     thread::scope(|scope| {
@@ -473,7 +442,7 @@ fn tokens_that_are_made_at_the_same_time_are_all_kept() {
 
 #[test]
 fn a_token_that_cannot_be_printed_is_not_kept() {
-    let folder = folder();
+    let folder = temporary_folder();
     let _ = create_token(folder.path(), &["--name", "mine"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     let (reader, writer) = io::pipe().unwrap();
@@ -499,63 +468,49 @@ fn a_full_disk_leaves_the_tokens_as_they_were() {
     let launch = |arguments: &[&str]| token_command(&data, arguments).within(&disk);
     launch(&["create", "--scope", "write", "--name", "mine"]).spawn().assert_exit_code(0);
     disk.fill("filler");
-    check_refusal(
-        &launch(&["create", "--scope", "write", "--name", "other"]),
-        IO,
-        &["cannot write", "room"],
-    );
-    check_refusal(&launch(&["revoke", "mine"]), IO, &["cannot write", "room"]);
-    let listed = listed(&launch(&["list"]));
+    launch(&["create", "--scope", "write", "--name", "other"])
+        .assert_refused_in_a_line(IO, &["cannot write", "room"]);
+    launch(&["revoke", "mine"]).assert_refused_in_a_line(IO, &["cannot write", "room"]);
+    let listed = launch(&["list"]).run(0).stdout();
     assert!(listed.contains("mine") && !listed.contains("other"), "{listed}");
 }
 
 #[test]
 fn an_invalid_command_is_refused_and_reveals_no_token() {
-    let folder = folder();
+    let folder = temporary_folder();
     let data = folder.path();
     let token = create_token(data, &["--name", "mine"]);
     let before = fs::read(data.join("tokens.json")).unwrap();
-    let long = "x".repeat(65);
+    let create = |arguments: &[&str], words: &str| {
+        let arguments = [&["create", "--scope", "write"], arguments].concat();
+        token_command(data, &arguments).assert_refused_in_a_line(USAGE, &[words])
+    };
+    let mut said = String::new();
+    for name in ["", "a b", "a\nb", "a=b", "é", "-a", &"x".repeat(65)] {
+        said += &create(&[&format!("--name={name}")], "1 to 64");
+    }
+    said += &create(&["--name", &token], "looks like a token");
+    said += &create(&["--name", "PLANTD_TOKEN"], "PLANTD_TOKEN");
+    said += &create(&["--name", "x", "--expires", "0s"], "never be valid");
+    said += &create(&["--name", "x", "--expires", "9000y"], "9999");
     for (arguments, words) in [
-        (&["create", "--scope", "write", "--name", ""][..], "1 to 64"),
-        (&["create", "--scope", "write", "--name", "a b"], "1 to 64"),
-        (&["create", "--scope", "write", "--name", "a\nb"], "1 to 64"),
-        (&["create", "--scope", "write", "--name", "a=b"], "1 to 64"),
-        (&["create", "--scope", "write", "--name", "é"], "1 to 64"),
-        (&["create", "--scope", "write", "--name=-a"], "1 to 64"),
-        (&["create", "--scope", "write", "--name", &long], "1 to 64"),
-        (&["create", "--scope", "write", "--name", &token], "looks like a token"),
-        (&["create", "--scope", "write", "--name", "PLANTD_TOKEN"], "PLANTD_TOKEN"),
-        (&["create", &token], "not shown"),
+        (&["create", &token][..], "not shown"),
         (&["revoke", "mine", &token], "not shown"),
-        (&["create", "--scope", "write", "--name", "x", "--expires", "0s"], "never be valid"),
-        (&["create", "--scope", "write", "--name", "x", "--expires", "9000y"], "9999"),
         (&["revoke", &token], "looks like a token"),
         (&["revoke", "nobody"], "token list"),
     ] {
-        let said = check_refusal(&token_command(data, arguments), USAGE, &[words]);
-        assert!(!said.contains(&token), "the message shows the token: {said}");
+        said += &token_command(data, arguments).assert_refused_in_a_line(USAGE, &[words]);
     }
-    for arguments in [
-        &["create"][..],
-        &["create", "--name", "x", "--scope", "all"],
-        &["create", "--scope", "write", "--name", "x", "--expires", "soon"],
-        &["create", "--scope", "write", "--name", "x", "--expires", "-1s"],
-        &["revoke"],
-        &["other"],
-        &[],
-    ] {
-        token_command(data, arguments).assert_refused(USAGE, &[]);
-    }
+    assert!(!said.contains(&token), "a message shows the token: {said}");
     assert_eq!(fs::read(data.join("tokens.json")).unwrap(), before);
 }
 
 #[test]
 fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
-    let folder = folder();
+    let folder = temporary_folder();
     let data = folder.path().join("data");
     for arguments in [&["list"][..], &["revoke", "mine"]] {
-        check_refusal(&token_command(&data, arguments), IO, &["tokens.json", "--data"]);
+        token_command(&data, arguments).assert_refused_in_a_line(IO, &["tokens.json", "--data"]);
     }
     let _ = create_token(&data, &["--name", "mine"]);
     let path = data.join("tokens.json");
@@ -612,7 +567,7 @@ fn an_unusable_tokens_file_ends_every_command_and_stays_unchanged() {
 
 #[test]
 fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
-    let folder = folder();
+    let folder = temporary_folder();
     let (data, path) = (folder.path(), folder.path().join("tokens.json"));
     let _ = create_token(data, &["--name", &"x".repeat(64)]);
     let _ = create_token(data, &["--name", "mine"]);
@@ -634,14 +589,14 @@ fn the_1001st_token_is_refused_and_a_file_with_too_many_tokens_can_be_edited() {
     let _ = create_token(data, &["--name", "last"]);
     let length = fs::metadata(&path).unwrap().len();
     assert!(length * 3 <= 1024 * 1024, "a full file of {length} bytes is almost too large");
-    check_refusal(&create, CONFIGURATION, &["1000 tokens", "revoke"]);
+    create.assert_refused_in_a_line(CONFIGURATION, &["1000 tokens", "revoke"]);
     assert_eq!(names(data).len(), 1000);
 
     fill(1002);
     let list = token_command(data, &["list"]);
-    check_refusal(&list, CONFIGURATION, &["1002 tokens", "more than 1000", "revoke"]);
+    list.assert_refused_in_a_line(CONFIGURATION, &["1002 tokens", "more than 1000", "revoke"]);
     revoke_token(data, &["mine"]);
-    check_refusal(&create, CONFIGURATION, &["1000 tokens", "revoke"]);
+    create.assert_refused_in_a_line(CONFIGURATION, &["1000 tokens", "revoke"]);
     revoke_token(data, &[&format!("{:064}", 1)]);
     assert_eq!(names(data).len(), 1000);
 }
@@ -661,7 +616,7 @@ struct Trap {
 
 impl Trap {
     fn new() -> Self {
-        let folder = folder();
+        let folder = temporary_folder();
         let (victim, data) = (folder.path().join("victim"), folder.path().join("data"));
         fs::write(&victim, VICTIM).expect("a file can be written");
         set_mode(&victim, 0o600);

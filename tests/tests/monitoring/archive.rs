@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use plantd_tests::{Launch, Scrape, TestServer, store_is_on_disk, wait_until, wait_until_archived};
+use plantd_tests::{
+    Launch, Scrape, TestServer, store_is_on_disk, temporary_folder, wait_until, wait_until_archived,
+};
 use tempfile::TempDir;
 
 const FAILURES: &str = "plantd_archive_failures_total";
@@ -23,7 +25,7 @@ impl ArchivedServer {
         if !store_is_on_disk("PostgreSQL archives its own log") {
             return None;
         }
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = temporary_folder();
         let archive = folder.path().join("archive");
         let launch = Launch::new().environment("PLANTD_ARCHIVE", &archive);
         let server = TestServer::start_with(launch.arguments(arguments.iter().copied()));
@@ -72,55 +74,30 @@ fn a_server_without_an_archive_measures_none() {
 }
 
 #[test]
-fn the_archived_revision_reaches_that_of_the_newest_event() {
-    let Some(archived) = ArchivedServer::start(&[]) else { return };
-    assert_eq!(archived.scrape().value(ARCHIVED_REVISION), 0.0);
-    for id in 1..=3 {
-        archived.create(id);
+fn an_archive_that_fails_is_measured_and_stops_no_write_and_readiness_only_if_it_is_required() {
+    for (arguments, unready) in [(&[][..], 200), (&["--archive-required"], 503)] {
+        let Some(archived) = ArchivedServer::start(arguments) else { return };
+        assert_eq!((archived.readiness(), archived.scrape().value(ARCHIVED_REVISION)), (200, 0.0));
+        archived.create(1);
         wait_until_archived(&archived.server.client());
-    }
-    let scrape = archived.scrape();
-    for name in [FAILURES, LOST_CHANGES, WAITING_SECONDS] {
-        assert_eq!(scrape.value(name), 0.0, "{name}");
-    }
-}
-
-#[test]
-fn an_archive_that_fails_is_measured_and_stops_neither_writes_nor_readiness() {
-    let Some(archived) = ArchivedServer::start(&[]) else { return };
-    archived.create(1);
-    wait_until_archived(&archived.server.client());
-    let before = archived.scrape().value(ARCHIVED_REVISION);
-    archived.unmount_archive();
-    for round in 1..=3 {
-        archived.create(1 + round);
-        let failures = archived.scrape().value(FAILURES);
-        wait_until("one more failure", || archived.scrape().value(FAILURES) > failures);
-        assert_eq!(archived.readiness(), 200);
+        let before = archived.scrape().value(ARCHIVED_REVISION);
+        archived.unmount_archive();
+        for id in 2..=4 {
+            archived.create(id);
+            let failures = archived.scrape().value(FAILURES);
+            wait_until("one more failure", || archived.scrape().value(FAILURES) > failures);
+            wait_until("the readiness to follow", || archived.readiness() == unready);
+            let scrape = archived.scrape();
+            assert!(scrape.value(WAITING_SECONDS) > 0.0);
+            assert_eq!(scrape.value(ARCHIVED_REVISION), before);
+            assert_eq!(scrape.value("plantd_ready"), f64::from(u8::from(unready == 200)));
+        }
+        archived.mount_archive_again();
+        wait_until("the server to be ready", || archived.readiness() == 200);
+        wait_until_archived(&archived.server.client());
         let scrape = archived.scrape();
-        assert!(scrape.value(WAITING_SECONDS) > 0.0);
-        assert_eq!(scrape.value(ARCHIVED_REVISION), before);
+        assert_eq!(scrape.value(LOST_CHANGES), 0.0);
+        assert_eq!(scrape.value(WAITING_SECONDS), 0.0);
         assert_eq!(scrape.value("plantd_ready"), 1.0);
     }
-}
-
-#[test]
-fn a_server_that_requires_its_archive_is_ready_again_once_that_has_every_change() {
-    let Some(archived) = ArchivedServer::start(&["--archive-required"]) else { return };
-    assert_eq!(archived.readiness(), 200);
-    archived.create(1);
-    wait_until_archived(&archived.server.client());
-    archived.unmount_archive();
-    archived.create(2);
-    wait_until("the server to be unready", || archived.readiness() == 503);
-    archived.server.client().get("/readyz").assert_error(503, 5003);
-    assert_eq!(archived.scrape().value("plantd_ready"), 0.0);
-    archived.create(3);
-    archived.mount_archive_again();
-    wait_until("the server to be ready", || archived.readiness() == 200);
-    wait_until_archived(&archived.server.client());
-    let scrape = archived.scrape();
-    assert_eq!(scrape.value(LOST_CHANGES), 0.0);
-    assert_eq!(scrape.value(WAITING_SECONDS), 0.0);
-    assert_eq!(scrape.value("plantd_ready"), 1.0);
 }

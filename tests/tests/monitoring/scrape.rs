@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use plantd_tests::{
     Authority, EventStream, Format, Launch, Scrape, TOKEN, TestServer, create_token, plant_body,
-    revoke_token, store_is_on_disk, wait_until,
+    revoke_token, store_is_on_disk, temporary_folder, wait_until,
 };
 
 /// A server has at most this many series, whatever its clients do.
@@ -48,7 +48,7 @@ fn assert_without_fault(scrape: &Scrape) {
 
 #[test]
 fn promtool_accepts_the_metrics_of_a_busy_server_and_counters_only_grow() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let authority = Authority::new();
     authority.issue().write(folder.path());
     let server = TestServer::start_with(Launch::new().tls(folder.path()));
@@ -159,7 +159,7 @@ fn a_follower_that_loses_its_token_is_counted() {
 
 #[test]
 fn the_expiry_of_the_certificate_in_force_is_exported() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let authority = Authority::new();
     let expiring = |year| authority.issue_until(year).write(folder.path());
     expiring(2040);

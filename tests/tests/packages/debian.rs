@@ -1,9 +1,10 @@
 //! The Debian package, installed in a booted Debian system: systemd runs the service in the sandbox of its unit.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plantd_tests::{Document, cargo, program, repository, run_tool, wait_until};
+use plantd_tests::{Document, cargo, program, repository, run_tool, temporary_folder, wait_until};
 
 use crate::machine::Machine;
 
@@ -24,7 +25,7 @@ fn package(version: &str, folder: &Path) -> PathBuf {
 fn lintian_finds_nothing_in_the_package() {
     // The version in contrib/debian/changelog: lintian compares the two.
     let version = concat!(env!("CARGO_PKG_VERSION"), "-1");
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let mut lintian = Command::new("lintian");
     lintian
         .args(["--allow-root", "--fail-on", "error,warning"])
@@ -39,6 +40,19 @@ fn lintian_finds_nothing_in_the_package() {
     assert_eq!(String::from_utf8_lossy(&newest.stdout).trim_end(), version);
 }
 
+/// Installs the package in this file, and creates the plant with the id 1. Returns the token of the first start.
+#[track_caller]
+fn install(machine: &Machine, package: &Path) -> String {
+    fs::copy(package, machine.root().join("first.deb")).expect("a file can be copied");
+    machine.run("dpkg --install /first.deb");
+    let token = machine.run("cat /var/lib/plantd/first-run-token");
+    let authorization = format!("Authorization: Bearer {token}");
+    let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
+    let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
+    machine.run_in_network("curl", &[&create[..], &json].concat());
+    token
+}
+
 /// The plant with the id 1, read over HTTP.
 #[track_caller]
 fn plant(machine: &Machine, url: &str, token: &str) -> String {
@@ -48,14 +62,10 @@ fn plant(machine: &Machine, url: &str, token: &str) -> String {
 
 #[test]
 fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purged() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let [first, second] = ["0.0.1-1", "0.0.2-1"].map(|version| package(version, folder.path()));
     let Some(machine) = Machine::boot() else { return };
-    for (from, to) in [(first, "first.deb"), (second, "second.deb")] {
-        std::fs::copy(from, machine.root().join(to)).expect("a file can be copied");
-    }
-
-    machine.run("dpkg --install /first.deb");
+    let token = install(&machine, &first);
     assert_eq!(
         machine.run("systemctl is-active plantd; systemctl is-enabled plantd"),
         "active\nenabled"
@@ -64,11 +74,6 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     assert_eq!(machine.run("stat --format '%U %a' /var/lib/plantd"), "plantd 750");
     assert_eq!(machine.run("stat --format '%U %a' /etc/plantd/plantd.env"), "root 640");
     assert!(machine.run("getent passwd plantd").ends_with("/usr/sbin/nologin"));
-    let token = machine.run("cat /var/lib/plantd/first-run-token");
-    let authorization = format!("Authorization: Bearer {token}");
-    let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
-    let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
-    machine.run_in_network("curl", &[&create[..], &json].concat());
 
     // systemd restarts the service after a crash, but not after a wrong configuration.
     machine.run("systemctl kill --signal KILL plantd");
@@ -87,6 +92,7 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
     assert_eq!(plant(&machine, url, &token), r#"{"id":1,"name":"Rosa"}"#);
 
     let process = machine.run("systemctl show --property MainPID --value plantd");
+    fs::copy(second, machine.root().join("second.deb")).expect("a file can be copied");
     machine.run("dpkg --install /second.deb");
     assert_eq!(machine.run("dpkg-query --show --showformat '${Version}' plantd"), "0.0.2-1");
     assert_ne!(machine.run("systemctl show --property MainPID --value plantd"), process);
@@ -123,17 +129,11 @@ fn a_plant_outlives_upgrade_and_removal_of_the_package_until_the_package_is_purg
 
 #[test]
 fn the_timer_backs_up_every_night_as_the_document_shows_and_the_backup_can_be_restored() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let package = package("0.0.1-1", folder.path());
     let Some(machine) = Machine::boot() else { return };
-    std::fs::copy(package, machine.root().join("first.deb")).expect("a file can be copied");
-    machine.run("dpkg --install /first.deb");
+    install(&machine, &package);
     assert_eq!(machine.run("systemctl is-enabled plantd-backup.timer || true"), "disabled");
-    let token = machine.run("cat /var/lib/plantd/first-run-token");
-    let authorization = format!("Authorization: Bearer {token}");
-    let json = ["-H", "Content-Type: application/json", "-d", r#"{"id":1,"name":"Rosa"}"#];
-    let create = ["-fsS", "-H", &authorization, &format!("{URL}/plants")];
-    machine.run_in_network("curl", &[&create[..], &json].concat());
 
     let document = Document::read("docs/operations.md");
     let transcript = document.part("Back up every night").blocks("console").join("\n");

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plantd_tests::{Authority, Launch, Process, TOKEN, TestServer, program, repository, run_tool};
+use plantd_tests::{
+    Authority, Launch, Process, TOKEN, TestServer, names_in, program, repository, run_tool,
+    temporary_folder,
+};
 use tempfile::TempDir;
 
 /// A folder for backups, and another with the token.
@@ -15,10 +18,7 @@ struct Night {
 
 impl Night {
     fn new() -> Self {
-        let night = Self {
-            backups: tempfile::tempdir().expect("a temporary folder can be made"),
-            credentials: tempfile::tempdir().expect("a temporary folder can be made"),
-        };
+        let night = Self { backups: temporary_folder(), credentials: temporary_folder() };
         fs::write(night.credentials.path().join("token"), TOKEN).expect("a file can be written");
         night
     }
@@ -49,19 +49,11 @@ impl Night {
         process.assert_exit_code(exit_code);
         process
     }
-
-    fn names(&self) -> Vec<String> {
-        let files = fs::read_dir(self.backups.path()).expect("a folder can be read");
-        let names = files.map(|file| file.expect("reads").file_name().into_string());
-        let mut names: Vec<_> = names.map(|name| name.expect("UTF-8")).collect();
-        names.sort();
-        names
-    }
 }
 
 #[test]
 fn the_nightly_backup_finds_the_server_on_any_port_on_a_socket_and_by_a_name_of_its_certificate() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let authority = Authority::new();
     authority.issue().write(folder.path());
     let roots = folder.path().join("authority.pem");
@@ -73,7 +65,7 @@ fn the_nightly_backup_finds_the_server_on_any_port_on_a_socket_and_by_a_name_of_
         let night = Night::new();
         let process = night.run(variables, 0);
         assert!(process.stdout().contains("everything agrees: 0 plants"), "{}", process.stdout());
-        let names = night.names();
+        let names = names_in(night.backups.path());
         assert!(names.len() == 1 && names[0].ends_with("Z.backup"), "{names:?}");
     };
     let server = TestServer::start();
@@ -112,7 +104,7 @@ fn the_nightly_backup_verifies_its_file_and_only_then_deletes_those_older_than_a
     let below = night.write_old("elsewhere/plants-2020.backup", 99);
 
     // Another program, which refuses the backup, replaces the one that verifies it.
-    let broken = tempfile::tempdir().expect("a temporary folder can be made");
+    let broken = temporary_folder();
     let source = broken.path().join("source");
     let script =
         format!("#!/bin/sh\n[ \"$1\" != verify ] || exit 1\nexec {} \"$@\"\n", program().display());

@@ -1,4 +1,4 @@
-//! `GET /plants/export`: the two formats, and how a client chooses one. `import_export_command` imports what it exports.
+//! `GET /plants/export`: the two formats, and how a client chooses one. `transfer_commands` imports what it exports.
 
 use plantd_tests::{Answer, Format, NewPlant, TestServer, raw_head, raw_request};
 

@@ -1,15 +1,12 @@
-//! `plantd get` and `plantd list`: what they print, and their exit codes.
+//! `plantd get` and `plantd list`.
 
 use std::net::SocketAddr;
 
 use plantd_tests::{
-    CONFIGURATION, Format, IO, Launch, NewPlant, READER_GONE, Script, Terminal, TestServer, USAGE,
-    answer_of, make_pipe, read_line_of_pipe, write_tokens_file,
+    FINDINGS, Format, IO, Launch, NewPlant, Script, Terminal, TestServer, USAGE, answer_of,
 };
 
-const FINDINGS: i32 = 1;
-
-const JSON: &str = "application/json";
+use crate::JSON;
 
 /// How many plants are listed at a terminal unless said otherwise.
 const TERMINAL_PLANTS: usize = 100;
@@ -17,19 +14,8 @@ const TERMINAL_PLANTS: usize = 100;
 /// The most plants that the server puts on one page.
 const PAGE_MAX_PLANTS: usize = 1000;
 
-/// The command for the server at this address.
 fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
-    let url = format!("http://{address}");
-    Launch::new().arguments(arguments.iter().copied()).arguments(["--url", &url])
-}
-
-/// What the command prints until it ends with this exit code. It must say nothing on standard error.
-#[track_caller]
-fn printed(launch: &Launch) -> String {
-    let mut process = launch.spawn();
-    process.assert_exit_code(0);
-    assert_eq!(process.stderr(), "");
-    process.stdout()
+    Launch::for_server(address, arguments)
 }
 
 /// What the command shows at a terminal, and what it says on standard error.
@@ -39,13 +25,6 @@ fn shown(launch: &Launch) -> (String, String) {
     let mut process = launch.clone().standard_output(terminal.path()).spawn();
     process.assert_exit_code(0);
     (terminal.into_output(), process.stderr())
-}
-
-fn server_with(plants: &[NewPlant]) -> TestServer {
-    let server = TestServer::start();
-    let report = server.client().import(Format::Ndjson, "", Format::Ndjson.body(plants));
-    assert_eq!(report.json()["created"], plants.len(), "{report:?}");
-    server
 }
 
 /// Plants whose texts need care in a URL, in JSON, or at a terminal.
@@ -71,43 +50,42 @@ fn many_plants(count: i64) -> Vec<NewPlant> {
 #[test]
 fn a_plant_is_printed_as_an_export_prints_it() {
     let plants = difficult_plants();
-    let server = server_with(&plants);
+    let server = TestServer::start_with_plants(&plants);
     let exported = String::from_utf8(server.client().export(Format::Ndjson)).expect("UTF-8");
-    assert_eq!(printed(&command(server.address(), &["list"])), exported);
+    assert_eq!(command(server.address(), &["list"]).printed(), exported);
     for (plant, line) in plants.iter().zip(exported.lines()) {
         let id = plant.id.to_string();
         for arguments in [&["get", &id][..], &["get", "--json", &id]] {
-            assert_eq!(printed(&command(server.address(), arguments)), format!("{line}\n"));
+            assert_eq!(command(server.address(), arguments).printed(), format!("{line}\n"));
         }
     }
 }
 
 #[test]
 fn a_plant_that_is_not_there_ends_with_1_and_an_id_that_is_none_with_64() {
-    let server = server_with(&[NewPlant::new(1, "Rosa", None)]);
+    let server = TestServer::start_with_plants(&[NewPlant::new(1, "Rosa", None)]);
     let absent = |id: &str| command(server.address(), &["get", id]);
     for id in ["2", "-7", "9223372036854775807"] {
         let message = format!("there is no plant with id {id} (error 3002)");
-        let said = absent(id).assert_refused(FINDINGS, &[&message]);
-        assert_eq!(said.lines().count(), 1, "{said}");
+        absent(id).assert_refused_in_a_line(FINDINGS, &[&message]);
     }
     for id in ["", "x", "007", "+7", "1.0", "9223372036854775808", "1/2"] {
         absent(id).assert_refused(USAGE, &["ID"]);
     }
-    let below = format!("http://{}/store", server.address());
-    for arguments in [&["get", "1"][..], &["list"]] {
-        let launch =
-            Launch::new().arguments(arguments.iter().copied()).arguments(["--url", &below]);
-        launch.assert_refused(USAGE, &["4004", "--url"]);
-    }
+}
+
+/// The plants in lines of JSON.
+fn read(lines: &str) -> Vec<NewPlant> {
+    let value = |line: &str| serde_json::from_str(line).expect("JSON");
+    lines.lines().map(|line| NewPlant::from_json(&value(line))).collect()
 }
 
 #[test]
 fn a_list_has_the_plants_with_the_tag_and_the_part_of_the_name() {
     let plants = difficult_plants();
-    let server = server_with(&plants);
+    let server = TestServer::start_with_plants(&plants);
     let list =
-        |arguments: &[&str]| printed(&command(server.address(), &[&["list"], arguments].concat()));
+        |arguments: &[&str]| command(server.address(), &[&["list"], arguments].concat()).printed();
     let matching = |has: &dyn Fn(&NewPlant) -> bool| -> Vec<NewPlant> {
         plants.iter().filter(|plant| has(plant)).cloned().collect()
     };
@@ -130,26 +108,20 @@ fn a_list_has_the_plants_with_the_tag_and_the_part_of_the_name() {
     launch.assert_refused(USAGE, &["tag must have", "1006"]);
 }
 
-/// The plants in lines of JSON.
-fn read(lines: &str) -> Vec<NewPlant> {
-    let value = |line: &str| serde_json::from_str(line).expect("JSON");
-    lines.lines().map(|line| NewPlant::from_json(&value(line))).collect()
-}
-
 #[test]
 fn a_limit_is_met_over_any_number_of_pages_and_without_one_all_plants_are_printed() {
     const PLANTS: i64 = 2_345;
     let plants = many_plants(PLANTS);
-    let server = server_with(&plants);
+    let server = TestServer::start_with_plants(&plants);
     let even: Vec<_> = plants.iter().filter(|plant| plant.tag.is_some()).cloned().collect();
     for limit in [1, 5, PAGE_MAX_PLANTS - 1, PAGE_MAX_PLANTS, PAGE_MAX_PLANTS + 1, 2_345, 9_999] {
         let limited = format!("--limit={limit}");
         for (filter, all) in [(None, &plants), (Some("--tag=even"), &even)] {
             let launch = command(server.address(), &["list", &limited]).arguments(filter);
-            assert_eq!(read(&printed(&launch)), all[..limit.min(all.len())], "{limit}");
+            assert_eq!(read(&launch.printed()), all[..limit.min(all.len())], "{limit}");
         }
     }
-    assert_eq!(read(&printed(&command(server.address(), &["list"]))), plants);
+    assert_eq!(read(&command(server.address(), &["list"]).printed()), plants);
     for limit in ["0", "-1", "x", "", "99999999999999999999"] {
         let limit = format!("--limit={limit}");
         let launch = command(server.address(), &["list", &limit]);
@@ -180,7 +152,7 @@ fn pages_that_end_early_are_followed_until_enough_plants_have_come() {
     ]);
     let url = format!("http://{}/garden", script.address);
     let launch = Launch::new().arguments(["list", "--url", &url, "--name=a b", "--limit=2"]);
-    assert_eq!(printed(&launch), format!("{rosa}\n{salix}\n"));
+    assert_eq!(launch.printed(), format!("{rosa}\n{salix}\n"));
     let expected = ["limit=2", "limit=2&after=-5", "limit=1&after=3", "limit=1&after=8"];
     let expected = expected.map(|query| format!("/garden/plants?{query}&name=a%20b"));
     assert_eq!(script.targets(), expected);
@@ -188,7 +160,7 @@ fn pages_that_end_early_are_followed_until_enough_plants_have_come() {
 
 #[test]
 fn a_terminal_gets_a_table_unless_json_is_asked_for() {
-    let server = server_with(&[
+    let server = TestServer::start_with_plants(&[
         NewPlant::new(-10, "植物", Some("木")),
         NewPlant::new(1, "Rosa canina", Some("Rosaceae")),
         NewPlant::new(200, "Salix", None),
@@ -217,7 +189,7 @@ fn a_terminal_gets_a_table_unless_json_is_asked_for() {
 #[test]
 fn a_terminal_gets_100_plants_and_a_hint_unless_there_is_a_limit() {
     const PLANTS: i64 = 1_234;
-    let server = server_with(&many_plants(PLANTS));
+    let server = TestServer::start_with_plants(&many_plants(PLANTS));
     for (arguments, lines, hint) in [
         (&[][..], TERMINAL_PLANTS, "100 of 1,234 plants are shown; --limit N shows more\n"),
         (&["--tag=even"], TERMINAL_PLANTS, "100 of 617 plants are shown; --limit N shows more\n"),
@@ -238,37 +210,6 @@ fn a_terminal_gets_100_plants_and_a_hint_unless_there_is_a_limit() {
     let (lines, said) = shown(&command(server.address(), &["list", "--json"]));
     assert_eq!(read(&lines), many_plants(100));
     assert!(said.starts_with("100 of 1,234 plants"), "{said}");
-}
-
-#[test]
-fn a_reader_that_has_read_enough_ends_it_quietly_and_a_full_disk_ends_it_with_74() {
-    let server = server_with(&many_plants(5_000));
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let pipe = folder.path().join("pipe");
-    make_pipe(&pipe);
-    let reader = read_line_of_pipe(&pipe);
-    let mut process = command(server.address(), &["list"]).standard_output(&pipe).spawn();
-    process.assert_exit_code(READER_GONE);
-    assert_eq!(read(&reader.join().expect("it ends")), many_plants(1));
-    assert_eq!(process.stderr(), "");
-    for arguments in [&["list"][..], &["get", "1"]] {
-        let launch = command(server.address(), arguments).standard_output("/dev/full".as_ref());
-        launch.assert_refused(IO, &["cannot write to standard output"]);
-    }
-}
-
-#[test]
-fn a_refused_token_ends_the_command_with_78() {
-    let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
-    server.client().with_token("writer").create(1, "Rosa", None).assert_plant("Rosa", None);
-    for arguments in [&["list"][..], &["get", "1"]] {
-        let launch = command(server.address(), arguments);
-        let unknown = launch.clone().environment("PLANTD_TOKEN", "unknown");
-        unknown.assert_refused(CONFIGURATION, &["PLANTD_TOKEN", "2002"]);
-        let reader = launch.environment("PLANTD_TOKEN", "reader");
-        assert_eq!(printed(&reader), "{\"id\":1,\"name\":\"Rosa\"}\n");
-    }
 }
 
 #[test]

@@ -1,43 +1,25 @@
-//! `plantd events`: what it prints, how it follows, and its exit codes.
+//! `plantd events`. `follow` has what `--follow` does.
 
-mod follow;
-mod script;
+use std::net::SocketAddr;
 
-use std::net::{SocketAddr, TcpListener};
-
-use plantd_tests::{
-    CONFIGURATION, Client, FakeServer, Format, IO, Launch, NewPlant, Script, TestServer, USAGE,
-    answer, answer_of, write_tokens_file,
-};
+use plantd_tests::{Client, FINDINGS, IO, Launch, NewPlant, Script, TestServer, USAGE, answer_of};
 use serde_json::value::RawValue;
 
+use crate::JSON;
 use crate::script::{event, page, unavailable};
 
-const FINDINGS: i32 = 1;
-
-const JSON: &str = "application/json";
-
 /// `plantd events` for the server at this address.
-fn events(address: SocketAddr, arguments: &[&str]) -> Launch {
-    let url = format!("http://{address}");
-    Launch::new().arguments(["events", "--url", &url]).arguments(arguments)
+pub(crate) fn events(address: SocketAddr, arguments: &[&str]) -> Launch {
+    Launch::for_server(address, &["events"]).arguments(arguments)
 }
 
-/// What the command prints until it ends with this exit code.
-#[track_caller]
-fn printed(launch: &Launch, exit_code: i32) -> String {
-    let mut process = launch.spawn();
-    process.assert_exit_code(exit_code);
-    process.stdout()
-}
-
-fn create(client: &Client, id: i64) {
+pub(crate) fn create(client: &Client, id: i64) {
     client.create(id, "Rosa", None).assert_plant("Rosa", None);
 }
 
 /// A page of the server as the command must print it.
 #[track_caller]
-fn lines_of_page(client: &Client, query: &str) -> String {
+pub(crate) fn lines_of_page(client: &Client, query: &str) -> String {
     let page = client.get(&format!("/events?limit=1000{query}"));
     assert_eq!(page.status, 200, "{page:?}");
     let events: Vec<&RawValue> = serde_json::from_slice(&page.body).expect("an array");
@@ -50,7 +32,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     rest.split(after).next().expect("a part")
 }
 
-fn first_cursor(lines: &str) -> &str {
+pub(crate) fn first_cursor(lines: &str) -> &str {
     between(lines, "{\"cursor\":\"", "\"")
 }
 
@@ -63,30 +45,29 @@ fn each_event_is_printed_on_its_line_as_the_server_sends_it() {
     client.patch(1, r#"{"tag":"Rosaceae"}"#).assert_plant("Rosa", Some("Rosaceae"));
     client.delete(1).assert_no_content();
 
-    let all = printed(&events(server.address(), &[]), 0);
+    let all = events(server.address(), &[]).printed();
     assert_eq!(all, lines_of_page(&client, ""));
     let kinds: Vec<&str> = all.lines().map(|line| between(line, "\"kind\":\"", "\"")).collect();
     assert_eq!(kinds, ["created", "created", "updated", "deleted"]);
-    let with_plants = printed(&events(server.address(), &["--plants"]), 0);
+    let with_plants = events(server.address(), &["--plants"]).printed();
     assert_eq!(with_plants, lines_of_page(&client, "&plants=true"));
     assert_eq!(with_plants.matches("\"tag\":\"木\"").count(), 1, "{with_plants}");
 
     let cursor = first_cursor(&all);
-    let rest = printed(&events(server.address(), &["--after", cursor]), 0);
+    let rest = events(server.address(), &["--after", cursor]).printed();
     assert_eq!(rest.lines().collect::<Vec<_>>(), all.lines().skip(1).collect::<Vec<_>>());
-    assert_eq!(printed(&events(server.address(), &["--after", "now"]), 0), "");
+    assert_eq!(events(server.address(), &["--after", "now"]).printed(), "");
 }
 
 #[test]
 fn more_events_than_a_page_holds_are_all_printed_in_order() {
     const PLANTS: i64 = 2_345;
     let server = TestServer::start();
-    assert_eq!(printed(&events(server.address(), &[]), 0), "", "nothing has happened yet");
-    let plants: Vec<NewPlant> = (1..=PLANTS).map(|id| NewPlant::new(id, "Rosa", None)).collect();
-    let report = server.client().import(Format::Ndjson, "", Format::Ndjson.body(&plants));
-    assert_eq!(report.json()["created"], PLANTS, "{report:?}");
+    assert_eq!(events(server.address(), &[]).printed(), "", "nothing has happened yet");
+    let plants: Vec<_> = (1..=PLANTS).map(|id| NewPlant::new(id, "Rosa", None)).collect();
+    server.client().import_all(&plants);
     for arguments in [&[] as &[&str], &["--plants"]] {
-        let lines = printed(&events(server.address(), arguments), 0);
+        let lines = events(server.address(), arguments).printed();
         let ids: Vec<i64> = lines
             .lines()
             .map(|line| between(line, "\"id\":", ",").parse().expect("a number"))
@@ -98,21 +79,10 @@ fn more_events_than_a_page_holds_are_all_printed_in_order() {
 #[test]
 fn without_follow_a_failure_ends_the_command_at_once() {
     let script = Script::start(vec![page(&[1], "1-ab"), unavailable("\r\nRetry-After: 1")]);
-    let mut process = events(script.address, &[]).spawn();
-    process.assert_exit_code(IO);
+    let process = events(script.address, &[]).run(IO);
     assert_eq!(process.stdout(), event(1) + "\n");
     assert!(process.stderr().contains("too busy"), "{}", process.stderr());
     assert_eq!(script.targets(), ["/events?limit=1000", "/events?limit=1000&after=1-ab"]);
-}
-
-#[test]
-fn a_follower_ends_too_if_its_first_connection_fails() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = nobody.local_addr().expect("a listener has an address");
-    drop(nobody);
-    for arguments in [&[] as &[&str], &["--follow"]] {
-        events(address, arguments).assert_refused(IO, &["nothing listens", "--url"]);
-    }
 }
 
 #[test]
@@ -126,7 +96,7 @@ fn forgotten_events_end_the_command_with_1_and_advice() {
     let gone = answer_of("410 Gone", JSON, r#"{"error":3004,"message":"gone"}"#);
     let script = Script::start(vec![page(&[1], "1-ab"), gone]);
     let launch = events(script.address, &["--follow"]);
-    assert_eq!(printed(&launch, FINDINGS), event(1) + "\n");
+    assert_eq!(launch.run(FINDINGS).stdout(), event(1) + "\n");
 }
 
 #[test]
@@ -141,22 +111,6 @@ fn an_invalid_cursor_is_refused_before_any_request() {
 }
 
 #[test]
-fn a_refused_token_ends_the_command_with_78() {
-    let launch = Launch::new().without_environment("PLANTD_TOKEN");
-    let server = TestServer::start_prepared(launch, "data", write_tokens_file);
-    create(&server.client().with_token("writer"), 1);
-    for arguments in [&[] as &[&str], &["--follow"]] {
-        let launch = events(server.address(), arguments);
-        for token in ["unknown", "expired"] {
-            let launch = launch.clone().environment("PLANTD_TOKEN", token);
-            launch.assert_refused(CONFIGURATION, &["PLANTD_TOKEN", "2002"]);
-        }
-    }
-    let launch = events(server.address(), &[]).environment("PLANTD_TOKEN", "reader");
-    assert_eq!(printed(&launch, 0).lines().count(), 1);
-}
-
-#[test]
 fn an_answer_that_is_not_from_plantd_ends_the_command() {
     let link = |target: &str| format!("{JSON}\r\nLink: <{target}>; rel=\"next\"");
     for (content_type, body) in [
@@ -168,10 +122,7 @@ fn an_answer_that_is_not_from_plantd_ends_the_command() {
         (&link("/events"), "[]"),
         (&link("/events?after=now"), "[]"),
     ] {
-        let answer_of_it = (content_type.to_owned(), body.to_owned());
-        let server = FakeServer::start(move |_, stream| {
-            answer(stream, "200 OK", &answer_of_it.0, &answer_of_it.1);
-        });
-        events(server.address, &["--follow"]).assert_refused(IO, &["does not answer as plantd"]);
+        let script = Script::start(vec![answer_of("200 OK", content_type, body)]);
+        events(script.address, &["--follow"]).assert_refused(IO, &["does not answer as plantd"]);
     }
 }

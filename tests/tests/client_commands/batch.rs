@@ -1,29 +1,15 @@
-//! `plantd batch`, `plantd history` and `plantd get --revision`: what they print, and their exit codes.
+//! `plantd batch`, `plantd history` and `plantd get --revision`.
 
 use std::fs;
-use std::net::SocketAddr;
 
-use plantd_tests::{Client, FakeServer, IO, Launch, TestServer, batch_body};
-
-const FINDINGS: i32 = 1;
-
-/// The command for the server at this address.
-fn command(address: SocketAddr, arguments: &[&str]) -> Launch {
-    let url = format!("http://{address}");
-    Launch::new().arguments(arguments.iter().copied()).arguments(["--url", &url])
-}
-
-/// What the command prints, and what it says on standard error.
-#[track_caller]
-fn printed(launch: &Launch) -> (String, String) {
-    let mut process = launch.spawn();
-    process.assert_exit_code(0);
-    (process.stdout(), process.stderr())
-}
+use plantd_tests::{
+    Client, FINDINGS, FakeServer, IO, Launch, TestServer, batch_body, temporary_folder,
+};
+use tempfile::TempDir;
 
 /// A file with a batch that creates plant 7 and changes it, and the folder of the file.
-fn batch_file() -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().expect("a folder");
+fn batch_file() -> (TempDir, String) {
+    let folder = temporary_folder();
     let path = folder.path().join("batch.json");
     let requests = [
         r#"{"method":"POST","path":"/plants","body":{"id":7,"name":"Rosa"}}"#,
@@ -43,54 +29,47 @@ fn history(client: &Client) -> String {
 #[test]
 fn the_answers_of_a_batch_and_the_changes_of_a_plant_are_printed_on_a_line_each() {
     let server = TestServer::start();
+    let command = |arguments: &[&str]| Launch::for_server(server.address(), arguments);
     let (_folder, file) = batch_file();
-    let (answers, said) = printed(&command(server.address(), &["batch", &file]));
-    assert_eq!(said, "");
     assert_eq!(
-        answers,
+        command(&["batch", &file]).printed(),
         "{\"status\":200,\"headers\":{\"ETag\":\"\\\"1\\\"\",\"Location\":\"/plants/7\"},\"body\":{\"name\":\"Rosa\"}}\n\
          {\"status\":200,\"headers\":{\"ETag\":\"\\\"2\\\"\"},\"body\":{\"name\":\"Rosa\",\"tag\":\"Rosaceae\"}}\n"
     );
-    let (changes, said) = printed(&command(server.address(), &["history", "7"]));
-    assert_eq!(said, "");
+    let changes = command(&["history", "7"]).printed();
     let as_array = format!("[{}]", changes.trim_end().replace('\n', ","));
     assert_eq!(as_array, history(&server.client()));
-    let (newest, _) = printed(&command(server.address(), &["history", "7", "--limit", "1"]));
+    let newest = command(&["history", "7", "--limit", "1"]).run(0).stdout();
     assert_eq!(newest.lines().collect::<Vec<_>>(), [changes.lines().next().expect("a change")]);
 
-    let get = ["get", "7", "--revision", "1"];
-    assert_eq!(printed(&command(server.address(), &get)).0, "{\"id\":7,\"name\":\"Rosa\"}\n");
-    let get = ["get", "7", "--revision", "3"];
-    command(server.address(), &get).assert_refused(FINDINGS, &["revision 3 of plant 7", "3005"]);
-    command(server.address(), &["history", "8"]).assert_refused(FINDINGS, &["no plant", "3002"]);
-}
-
-#[test]
-fn a_refused_batch_names_its_request_and_changes_nothing() {
-    let server = TestServer::start();
-    let client = server.client();
-    client.create(7, "Salix", None).assert_plant("Salix", None);
-    let (_folder, file) = batch_file();
-    let refused = command(server.address(), &["batch", &file]);
-    refused.assert_refused(FINDINGS, &["requests[0]: ", "plant with id 7 exists", "3001"]);
-    client.read(7).assert_new_plant(7, "Salix", None);
-    let missing = command(server.address(), &["batch", "missing.json"]);
-    missing.assert_refused(IO, &["cannot read missing.json"]);
+    let first = command(&["get", "7", "--revision", "1"]).printed();
+    assert_eq!(first, "{\"id\":7,\"name\":\"Rosa\"}\n");
+    for (arguments, words) in [
+        (&["get", "7", "--revision", "3"][..], ["revision 3 of plant 7", "3005"]),
+        (&["history", "8"], ["no plant", "3002"]),
+        // A refused batch names its request.
+        (&["batch", &file], ["requests[0]: a plant with id 7 exists", "3001"]),
+    ] {
+        command(arguments).assert_refused_in_a_line(FINDINGS, &words);
+    }
+    assert_eq!(command(&["history", "7"]).printed(), changes, "a refused batch changed something");
+    command(&["batch", "missing.json"]).assert_refused(IO, &["cannot read missing.json"]);
 }
 
 #[test]
 fn a_batch_whose_answer_is_lost_happens_once_when_it_is_repeated_as_the_message_says() {
     let deaf = FakeServer::start(|_, _| ());
     let (_folder, file) = batch_file();
-    let lost = command(deaf.address, &["batch", &file]);
+    let lost = Launch::for_server(deaf.address, &["batch", &file]);
     let said = lost.assert_refused(IO, &["the batch may have happened", "--idempotency-key"]);
     let (_, key) = said.split_once("--idempotency-key ").expect("a key");
     let key: String = key.chars().take_while(char::is_ascii_alphanumeric).collect();
 
     let server = TestServer::start();
-    let repeated = command(server.address(), &["batch", &file, "--idempotency-key", &key]);
-    let (first, _) = printed(&repeated);
-    assert_eq!(printed(&repeated).0, first);
+    let repeat = ["batch", &file, "--idempotency-key", &key];
+    let repeated = Launch::for_server(server.address(), &repeat);
+    let first = repeated.run(0).stdout();
+    assert_eq!(repeated.run(0).stdout(), first);
     assert_eq!(history(&server.client()).matches("\"revision\"").count(), 2);
 }
 
@@ -105,7 +84,8 @@ fn a_history_whose_older_changes_are_forgotten_says_so() {
     // A store forgets when it closes, at the latest.
     assert_eq!(server.terminate().code(), Some(0));
     server.restart();
-    let (changes, said) = printed(&command(server.address(), &["history", "7"]));
+    let ended = Launch::for_server(server.address(), &["history", "7"]).run(0);
+    let (changes, said) = (ended.stdout(), ended.stderr());
     assert!(changes.lines().count() < 3, "{changes}");
     assert!(said.contains("older changes are no longer kept"), "{said}");
 }
