@@ -154,62 +154,27 @@ fn a_wrong_command_line_ends_with_64_and_a_wrong_environment_with_78() {
 #[test]
 fn an_address_that_is_not_written_as_the_standards_say_is_refused_before_anything_is_sent() {
     let ports = [":99999", ":65536", ":18431x", ":+80", ":-1", ":0", ":", ":8 0"];
-    let urls = ports.map(|port| format!("http://127.0.0.1{port}"));
-    let others = [
-        "https://127.0.0.1:65536/plants",
-        "http://[::1]:99999",
-        "http:127.0.0.1",
-        "http:/\\127.0.0.1",
-        " http://127.0.0.1",
-        "http://127.0.0.1\t",
-        "http://256.1.1.1",
-        "http://010.0.0.1",
-        "http://127.1",
-        "http://0x7f.1",
-        "http://2130706433",
-        "http://%31%32%37.0.0.1",
-        "http://[::1",
-        "localhost:8080",
-        "ftp://127.0.0.1",
-        "http://user:secret@127.0.0.1",
-        "http://127.0.0.1/?a",
-        "http://127.0.0.1/#top",
-        "http:///plants",
-        "",
-        "unix:",
-    ];
-    let commands = [
-        &["get", "1"] as &[&str],
-        &["list"],
-        &["import", "a.csv"],
-        &["export"],
-        &["events"],
-        &["backup", "a.backup"],
-        &["health"],
-    ];
-    for url in urls.iter().map(String::as_str).chain(others) {
+    let numbers = ["256.1.1.1", "010.0.0.1", "127.1", "0x7f.1", "2130706433", "%31%32%37.0.0.1"];
+    let others = ["[::1]:99999", "[::1", "/plants", "127.0.0.1\t", "127.0.0.1:65536/plants"];
+    let hosts = [&numbers[..], &others].concat().into_iter().map(|host| format!("http://{host}"));
+    let urls = hosts.chain(ports.map(|port| format!("http://127.0.0.1{port}")));
+    let no_urls = ["http:127.0.0.1", "http:/\\127.0.0.1", " http://127.0.0.1", "localhost:8080"];
+    let schemes = ["ftp://127.0.0.1", "unix:", ""];
+    for url in urls.chain([&no_urls[..], &schemes].concat().into_iter().map(str::to_owned)) {
         let words = ["--url", "give a URL", "http://127.0.0.1:8080"];
-        let said = check(&["health", "--url", url], USAGE, &words);
-        assert!(!said.contains("secret"), "{said}");
+        check(&["health", "--url", &url], USAGE, &words);
     }
-    for command in commands {
-        check(&[command, &["--url", &urls[0]]].concat(), USAGE, &["--url", "invalid port number"]);
+    for (more, word) in [("?a", "the query"), ("#top", "the fragment")] {
+        let url = format!("http://127.0.0.1/{more}");
+        check(&["health", "--url", &url], USAGE, &["--url", "leave out", word]);
     }
+    let user = ["health", "--url", "http://user:secret@127.0.0.1"];
+    check(&user, USAGE, &["--url", "leave out the user"]);
+
+    let of_name = ["localhost:+0", "localhost:", "localhost:00", "localhost", "localhost:0/"];
+    let others = ["127.0.0.1:+0", "127.0.0.1:65536", "127.0.0.1:", "127.1:0", "::1:0", ":0"];
     for flag in ["--listen", "--metrics-listen"] {
-        for address in [
-            "127.0.0.1:+0",
-            "127.0.0.1:65536",
-            "127.0.0.1:",
-            "localhost:+0",
-            "localhost:",
-            "localhost:00",
-            "localhost",
-            "localhost:0/",
-            "user@localhost:0",
-            "127.1:0",
-            "::1:0",
-            ":0",
-        ] {
+        for address in [&of_name[..], &others, &["user@localhost:0"]].concat() {
             let words = [flag, "give an address and a port"];
             check(&[flag, address], USAGE, &words);
             let variable = flag.replace("--", "PLANTD_").replace('-', "_").to_uppercase();

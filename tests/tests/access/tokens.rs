@@ -637,10 +637,6 @@ impl Trap {
         Self::give_away(path);
     }
 
-    fn link_hard(&self, path: &Path) {
-        fs::hard_link(&self.victim, path).expect("on one file system");
-    }
-
     fn give_away(path: &Path) {
         if is_root() {
             lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("the owner can be changed");
@@ -685,7 +681,11 @@ fn a_file_substituted_by_another_user_does_not_redirect_root() {
         trap.check(&serve(&trap), "first-run-token", &[IO]);
     }
     // The lock may also be a file of the caller that another user now owns.
-    let baits: [fn(&Trap, &Path); 3] = [Trap::link, Trap::link_hard, |_, path| make_pipe(path)];
+    let baits: [fn(&Trap, &Path); 3] = [
+        Trap::link,
+        |trap, path| fs::hard_link(&trap.victim, path).expect("on one file system"),
+        |_, path| make_pipe(path),
+    ];
     for run in [create, serve] {
         for lay in baits {
             let trap = Trap::new();

@@ -68,9 +68,9 @@ impl Files {
     }
 }
 
-/// The exit code when the server refuses what the command asks for.
+/// The exit code when the server refuses the command: its file is at fault, or else the command line.
 fn refused(command: &[String]) -> i32 {
-    if command[0] == "batch" { FINDINGS } else { USAGE }
+    if ["import", "batch"].contains(&&*command[0]) { FINDINGS } else { USAGE }
 }
 
 fn at(url: &str, command: &[String]) -> Launch {
@@ -78,11 +78,13 @@ fn at(url: &str, command: &[String]) -> Launch {
 }
 
 #[test]
-fn a_url_without_the_operation_ends_with_64() {
+fn a_url_without_the_operation_or_with_a_wrong_port_ends_with_64() {
     let (server, files) = (TestServer::start(), Files::new());
     let url = format!("http://{}/store", server.address());
     for command in files.commands() {
         at(&url, &command).assert_refused_in_a_line(USAGE, &["4004", "--url"]);
+        let words = ["--url", "invalid port number"];
+        at("http://127.0.0.1:99999", &command).assert_refused(USAGE, &words);
     }
     files.assert_unchanged();
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use plantd_tests::{
     Authority, Client, Document, Launch, Scrape, TestServer, program, repository, run_tool,
+    temporary_folder,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,7 +40,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = temporary_folder();
         let authority = Authority::new();
         authority.issue().write(folder.path());
         let launch = Launch::new().tls(folder.path());
@@ -174,7 +175,7 @@ fn the_query_of_every_panel_returns_data_of_real_servers() {
         "evaluation_interval": "15s",
         "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": tests}],
     });
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = temporary_folder();
     let path = folder.path().join("panels.json");
     fs::write(&path, test.to_string()).expect("it is written");
     run_tool(promtool(&["test", "rules"]).arg(&path));

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use plantd_tests::{
     Document, Launch, Shell, TestServer, Toolbox, default_of, program, repository, run_tool,
+    temporary_folder,
 };
 
 /// The headings of the parts with commands.
@@ -75,7 +76,7 @@ fn every_command_and_program_of_the_readme_works_after_the_first_start() {
 
 #[test]
 fn the_program_for_node_is_typescript() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let tools = Toolbox::node();
     symlink(tools.folder().join("node_modules"), folder.path().join("node_modules")).unwrap();
     fs::write(folder.path().join("plants.mts"), block(PROGRAMS, "ts")).expect("writes");

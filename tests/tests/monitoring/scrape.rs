@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use plantd_tests::{
-    Authority, EventStream, Format, Launch, Scrape, TOKEN, TestServer, create_token, plant_body,
-    revoke_token, store_is_on_disk, temporary_folder, wait_until,
+    Authority, Client, EventStream, Format, Launch, Scrape, TOKEN, TestServer, create_token,
+    plant_body, revoke_token, store_is_on_disk, temporary_folder, wait_until,
 };
 
 /// A server has at most this many series, whatever its clients do.
@@ -48,11 +48,8 @@ fn assert_without_fault(scrape: &Scrape) {
 
 #[test]
 fn promtool_accepts_the_metrics_of_a_busy_server_and_counters_only_grow() {
-    let folder = temporary_folder();
-    let authority = Authority::new();
-    authority.issue().write(folder.path());
-    let server = TestServer::start_with(Launch::new().tls(folder.path()));
-    let client = server.tls_client(&authority);
+    let server = TestServer::start();
+    let client = server.client();
     let mut last = Scrape::of(&client);
     assert_without_fault(&last);
     for round in 1..=3 {
@@ -69,6 +66,28 @@ fn promtool_accepts_the_metrics_of_a_busy_server_and_counters_only_grow() {
         last = scrape;
     }
     assert_eq!(last.value("plantd_plants"), 60.0);
+}
+
+#[test]
+fn the_expiry_of_the_certificate_in_force_is_exported() {
+    let folder = temporary_folder();
+    let authority = Authority::new();
+    let expiry_of = |client: &Client| {
+        let scrape = Scrape::of(client);
+        assert_without_fault(&scrape);
+        scrape.value("plantd_certificate_expiry_timestamp_seconds")
+    };
+    let expiring = |year: i16| {
+        authority.issue_until(year.into()).write(folder.path());
+        let date = jiff::civil::date(year, 1, 1).to_zoned(jiff::tz::TimeZone::UTC).expect("a date");
+        date.timestamp().as_second() as f64
+    };
+    let first = expiring(2040);
+    let server = TestServer::start_with(Launch::new().tls(folder.path()));
+    let client = server.tls_client(&authority);
+    assert_eq!(expiry_of(&client), first);
+    let second = expiring(2041);
+    wait_until("the new certificate to be in force", || expiry_of(&client) == second);
 }
 
 #[test]
@@ -155,50 +174,6 @@ fn a_follower_that_loses_its_token_is_counted() {
         let scrape = Scrape::of(&client);
         scrape.value("plantd_followers") == 0.0 && scrape.value(dropped) == 1.0
     });
-}
-
-#[test]
-fn the_expiry_of_the_certificate_in_force_is_exported() {
-    let folder = temporary_folder();
-    let authority = Authority::new();
-    let expiring = |year| authority.issue_until(year).write(folder.path());
-    expiring(2040);
-    let server = TestServer::start_with(Launch::new().tls(folder.path()));
-    let client = server.tls_client(&authority);
-    let expiry = "plantd_certificate_expiry_timestamp_seconds";
-    let first_of_january = |year: i16| {
-        let date = jiff::civil::date(year, 1, 1).to_zoned(jiff::tz::TimeZone::UTC).expect("a date");
-        date.timestamp().as_second() as f64
-    };
-    assert_eq!(Scrape::of(&client).value(expiry), first_of_january(2040));
-    expiring(2041);
-    wait_until("the new certificate to be in force", || {
-        Scrape::of(&client).value(expiry) == first_of_january(2041)
-    });
-}
-
-#[test]
-fn only_the_store_in_use_has_metrics() {
-    let server = TestServer::start();
-    keep_busy(&server);
-    let scrape = Scrape::of(&server.client());
-    let of_disk =
-        ["plantd_write_ahead_log_sync_seconds_count", "plantd_disk_free_bytes", "plantd_tables"];
-    let of_postgres = ["plantd_postgres_retries_total", "plantd_postgres_sessions"];
-    let is_on_disk = store_is_on_disk("PostgreSQL has files of its own");
-    for name in of_disk {
-        assert_eq!(scrape.has(name), is_on_disk, "{name}");
-    }
-    for name in of_postgres {
-        assert_eq!(scrape.has(name), !is_on_disk, "{name}");
-    }
-    if is_on_disk {
-        let groups = scrape.value("plantd_write_ahead_log_sync_seconds_count");
-        assert!((1.0..=25.0).contains(&groups), "{groups} records");
-        assert_eq!(scrape.value("plantd_memtable_changes"), 22.0);
-        let log = scrape.value(r#"plantd_disk_used_bytes{part="write_ahead_log"}"#);
-        assert_eq!(log, f64::from(16 * 1024 * 1024));
-    }
 }
 
 #[test]

@@ -449,19 +449,6 @@ fn a_wrong_parameter_is_1006_and_nothing_is_imported() {
     }
 }
 
-/// Ends an import within its body.
-type Cut = fn(&mut TestServer, Connection);
-
-const END_OF_SENDING: Cut = |_, mut connection| {
-    connection.finish_sending();
-    connection.wait_for_close();
-};
-const RESET: Cut = |_, connection| connection.reset();
-const KILL: Cut = |server, _| {
-    server.kill();
-    server.restart();
-};
-
 /// Parts of the row after `sent` rows. One of them could be taken for a whole row.
 fn half_rows(format: Format, sent: i64) -> Vec<String> {
     let plant = plants(sent, 1).remove(0);
@@ -478,10 +465,10 @@ fn half_rows(format: Format, sent: i64) -> Vec<String> {
 /// Cuts an import within a row. Asserts that only whole rows from the first on were imported, and that a second
 /// import completes them.
 #[track_caller]
-fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
+fn check_cut(format: Format, framing: &str, half_row: usize, cut: fn(Connection)) {
     const ROWS: i64 = 200;
     let case = format!("{format:?} {framing} {half_row}");
-    let mut server = TestServer::start();
+    let server = TestServer::start();
     let mut connection = server.connect();
     connection.send(head(format, "", framing));
     let send = |connection: &mut Connection, text: &str| match framing {
@@ -498,7 +485,7 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
         server.client().read(0).status == 200
     });
     send(&mut connection, &half_rows(format, sent)[half_row]);
-    cut(&mut server, connection);
+    cut(connection);
 
     let client = server.client();
     let wanted = plants(0, sent + 10);
@@ -515,13 +502,16 @@ fn check_cut(format: Format, framing: &str, half_row: usize, cut: Cut) {
 
 #[test]
 fn an_import_that_is_cut_leaves_whole_rows_and_a_second_one_completes_it() {
+    let finish = |mut connection: Connection| {
+        connection.finish_sending();
+        connection.wait_for_close();
+    };
     for format in Format::ALL {
         for half_row in 0..half_rows(format, 0).len() {
-            check_cut(format, CHUNKED, half_row, END_OF_SENDING);
-            check_cut(format, LENGTH, half_row, END_OF_SENDING);
+            check_cut(format, CHUNKED, half_row, finish);
+            check_cut(format, LENGTH, half_row, finish);
         }
-        check_cut(format, LENGTH, 0, RESET);
-        check_cut(format, LENGTH, 0, KILL);
+        check_cut(format, LENGTH, 0, Connection::reset);
     }
 }
 

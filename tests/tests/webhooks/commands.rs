@@ -1,23 +1,21 @@
 //! `plantd webhook`, and the file that it edits.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::PathBuf;
 
 use plantd_tests::{
-    CONFIGURATION, IO, Launch, Scrape, TestServer, USAGE, answer_of, mode, replace_file, wait_until,
+    CONFIGURATION, FINDINGS, IO, Launch, Scrape, TestServer, USAGE, answer_of, mode, replace_file,
+    set_mode, temporary_folder, wait_until,
 };
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::hook::{
-    Hook, PATH, answer, close, data, hang, run, status, text, wait_for_state, webhook,
-};
+use crate::hook::{Hook, PATH, answer, close, data, hang, status, text, wait_for_state, webhook};
 
 const URL: &str = "https://shop.example/plants";
 
 fn folder() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     let file = folder.path().join("webhooks.json");
     (folder, file)
 }
@@ -35,8 +33,7 @@ fn create_prints_the_secret_alone_and_what_cannot_be_done_is_refused_with_advice
     for arguments in named.iter().chain([&vec!["list"]]) {
         webhook(data, arguments).assert_refused(IO, &["there is no ", "webhooks.json"]);
     }
-    let mut process = webhook(data, &["create", "--name", "shop", "--url", URL]).spawn();
-    process.assert_exit_code(0);
+    let process = webhook(data, &["create", "--name", "shop", "--url", URL]).run(0);
     let secret = process.stdout();
     assert_eq!((secret.lines().count(), key(&secret).len(), mode(&file)), (1, 44, 0o600));
     assert!(!process.stderr().contains(key(&secret)), "{}", process.stderr());
@@ -58,19 +55,17 @@ fn create_prints_the_secret_alone_and_what_cannot_be_done_is_refused_with_advice
         ("shop", URL, &[][..], "choose another name"),
         ("a", URL, &allowed, "created, updated, deleted"),
         ("a", "http://shop.example", &[], "add --allow-http"),
-        ("a", "http://192.168.1.1", &[], "add --allow-http"),
-        ("a", "http://192.168.1.1", &allowed[..1], "add --allow-private"),
-        ("a", "https://169.254.169.254", &[], "add --allow-private"),
-        ("a", "https://[fd00::1]", &allowed[..1], "add --allow-private"),
+        ("a", "https://169.254.169.254", &allowed[..1], "add --allow-private"),
         ("a", "https://user:hidden@shop.example", &[], "leave them out"),
-        ("a", "ftp://shop.example", &allowed[..1], "use https"),
         ("a", "shop.example", &[], "the scheme is missing"),
         ("a", "https:shop.example", &[], "expected //"),
     ] {
         refused(USAGE, &[&["create", "--name", name, "--url", url], options].concat(), words);
     }
     for number in 2..=16 {
-        run(&webhook(data, &["create", "--name", &format!("shop-{number}"), "--url", URL]));
+        webhook(data, &["create", "--name", &format!("shop-{number}"), "--url", URL])
+            .run(0)
+            .stdout();
     }
     let seventeenth = ["create", "--name", "a", "--url", URL];
     refused(CONFIGURATION, &seventeenth, "there are 16 webhooks already; remove some");
@@ -84,14 +79,13 @@ fn test_prints_the_status_and_the_beginning_of_the_answer() {
     let long = text(answer_of("500 Internal Server Error", "text/plain", &body));
     for (reply, code, words) in [
         (answer("204 No Content"), 0, "answered 204 No Content"),
-        (long, 1, "answered 500 Internal Server Error"),
-        (answer("302 Found\r\nLocation: http://127.0.0.1:9/"), 1, "answered 302 Found"),
+        (long, FINDINGS, "answered 500 Internal Server Error"),
+        (answer("302 Found\r\nLocation: http://127.0.0.1:9/"), FINDINGS, "answered 302 Found"),
         (close(), IO, "did not take the delivery"),
         (hang(), IO, "no answer within 15 s"),
     ] {
         hook.reply(reply);
-        let mut process = webhook(folder.path(), &["test", "shop"]).spawn();
-        process.assert_exit_code(code);
+        let process = webhook(folder.path(), &["test", "shop"]).run(code);
         let said = process.stdout() + &process.stderr();
         assert!(said.contains(words) && !said.contains(PATH), "{said}");
         let shown = 4096 - body.find('z').expect("it is there");
@@ -111,13 +105,13 @@ fn the_list_the_server_and_its_metrics_tell_how_each_webhook_is_doing_and_no_sec
         .map(|name| Hook::begin(&server, name, &["--kinds=created"]));
     hooks[1].reply(answer("500 Internal Server Error"));
     hooks[2].reply(answer("410 Gone"));
-    run(&webhook(server.data(), &["pause", "held"]));
+    webhook(server.data(), &["pause", "held"]).run(0);
     wait_for_state(&client, "held", "paused");
     client.create(1, "Rosa", None).assert_plant("Rosa", None);
     hooks[0].wait_for_all(&client);
     wait_for_state(&client, "gone", "gone");
     wait_until("a lag", || status(&client, "bad").expect("it is there")["lag_seconds"] != 0);
-    let list = || run(&server.command(&["webhook", "list"]));
+    let list = || server.command(&["webhook", "list"]).run(0).stdout();
     wait_until("the failures to be saved", || list().matches(" the receiver ").count() == 2);
     let (listed, scrape) = (list(), Scrape::of(&client));
     for (hook, (state, is_late, error)) in hooks.iter().zip([
@@ -144,7 +138,7 @@ fn the_list_the_server_and_its_metrics_tell_how_each_webhook_is_doing_and_no_sec
         let labels = format!("{{outcome=\"{outcome}\",webhook=\"{name}\"}}");
         assert!(scrape.value(&format!("plantd_webhook_deliveries_total{labels}")) > 0.0, "{name}");
     }
-    let help = run(&webhook(server.data(), &["create", "--help"]));
+    let help = webhook(server.data(), &["create", "--help"]).run(0).stdout();
     let body = String::from_utf8(client.get("/webhooks").body).expect("text");
     for shown in [help, listed, scrape.text, body, server.stderr()] {
         assert!(!shown.contains(PATH), "{shown}");
@@ -175,8 +169,7 @@ fn a_file_that_cannot_be_used_ends_a_start_and_changes_nothing_in_a_running_serv
         let (folder, file) = folder();
         for path in [&file, &in_force] {
             replace_file(path, &content);
-            let mode = Permissions::from_mode(mode);
-            fs::set_permissions(path, mode).expect("permissions can be set");
+            set_mode(path, mode);
         }
         for launch in [Launch::new().data(folder.path()), webhook(folder.path(), &["list"])] {
             let said = launch.assert_refused(CONFIGURATION, &["webhooks.json", words]);

@@ -17,7 +17,7 @@ use plantd_tests::{
 use serde_json::json;
 
 use crate::hook::{
-    Hook, Reply, answer, close, data, events_of, hang, run, status, text, wait_for_state, webhook,
+    Hook, Reply, answer, close, data, events_of, hang, status, text, wait_for_state, webhook,
 };
 
 /// A server that has a plant, so that a test can wait for the beginning of a webhook.
@@ -198,7 +198,7 @@ fn a_receiver_that_is_gone_gets_nothing_until_its_webhook_is_resumed_even_after_
     });
     assert_eq!(gone.deliveries().len(), 1);
     gone.reply(ok());
-    run(&webhook(server.data(), &["resume", "gone"]));
+    webhook(server.data(), &["resume", "gone"]).run(0);
     let deliveries = gone.wait_for_all(&server.client());
     assert_eq!(deliveries[0].id(), deliveries[1].id());
     wait_for_state(&server.client(), "gone", "sending");
@@ -209,18 +209,18 @@ fn pause_resume_rotate_and_remove_take_effect_in_a_running_server() {
     let server = server(Launch::new());
     let client = server.client();
     let [hook, other] = ["hook", "other"].map(|name| Hook::begin(&server, name, &[]));
-    run(&webhook(server.data(), &["pause", "hook"]));
+    webhook(server.data(), &["pause", "hook"]).run(0);
     wait_for_state(&client, "hook", "paused");
     hook.reply(answer("503 Soon\r\nRetry-After: 86400"));
     create_one_by_one(&server, 1..=3, &other);
     for state in ["failing", "sending"] {
-        run(&webhook(server.data(), &["resume", "hook"]));
+        webhook(server.data(), &["resume", "hook"]).run(0);
         wait_for_state(&client, "hook", state);
         hook.reply(ok());
     }
     assert_eq!(hook.wait_for_all(&client).len(), 2, "something came during the pause");
 
-    let new = run(&webhook(server.data(), &["rotate", "hook"]));
+    let new = webhook(server.data(), &["rotate", "hook"]).run(0).stdout();
     let mut ids = 4..;
     let delivery = wait_for("a delivery with two signatures", || {
         create(&server, ids.next()?);
@@ -231,7 +231,7 @@ fn pause_resume_rotate_and_remove_take_effect_in_a_running_server() {
     });
     assert_eq!(signed_by.collect::<Vec<_>>(), [[true, false], [false, true]]);
 
-    run(&webhook(server.data(), &["remove", "hook"]));
+    webhook(server.data(), &["remove", "hook"]).run(0);
     wait_until("it to be removed", || status(&client, "hook").is_none());
     let before = hook.deliveries().len();
     create_one_by_one(&server, -2..0, &other);
@@ -249,13 +249,13 @@ fn events_that_the_log_has_lost_are_reported_once_and_later_ones_follow() {
     create(&server, 2);
     hook.wait_for(2);
     // The pause gives a slow store time to forget.
-    run(&webhook(server.data(), &["pause", "shop"]));
+    webhook(server.data(), &["pause", "shop"]).run(0);
     (3..=40).for_each(|id| create(&server, id));
     let events = format!("/events?after={after}");
     wait_until("events to be forgotten", || client.get(&events).status == 410);
     let to = newest_cursor(&client);
     hook.reply(ok());
-    run(&webhook(server.data(), &["resume", "shop"]));
+    webhook(server.data(), &["resume", "shop"]).run(0);
     let is_loss = |delivery: &Delivery| delivery.content().0 == "plants.lost";
     let place = wait_for("a loss", || hook.deliveries().iter().position(is_loss));
     create(&server, 41);
@@ -269,7 +269,7 @@ fn a_kill_repeats_what_was_in_flight_and_nothing_else() {
     let mut server = server(Launch::new());
     let hook = Hook::begin(&server, "shop", &[]);
     let wait_until_saved = |server: &TestServer, state: &str| {
-        wait_until(state, || run(&server.command(&["webhook", "list"])).contains(state));
+        wait_until(state, || server.command(&["webhook", "list"]).run(0).stdout().contains(state));
     };
     hook.reply(answer("500 Internal Server Error\r\nRetry-After: 1"));
     create(&server, 1);

@@ -91,14 +91,6 @@ pub(crate) fn webhook(data: &Path, arguments: &[&str]) -> Launch {
     Launch::new().data(data).arguments(["webhook"].iter().chain(arguments).copied())
 }
 
-/// Runs a command, and returns what it prints.
-#[track_caller]
-pub(crate) fn run(launch: &Launch) -> String {
-    let mut process = launch.spawn();
-    process.assert_exit_code(0);
-    process.stdout()
-}
-
 /// What a server says about a webhook.
 #[track_caller]
 pub(crate) fn status(client: &Client, name: &str) -> Option<Value> {
@@ -138,8 +130,8 @@ impl Hook {
             }
         });
         let url = format!("http://{address}/{PATH}");
-        let secret =
-            run(&webhook(data, &[&["create", "--name", name, "--url", &url], options].concat()));
+        let create = ["create", "--name", name, "--url", &url];
+        let secret = webhook(data, &[&create, options].concat()).run(0).stdout();
         let query = if options.contains(&"--plants") { "plants=true" } else { "" }.to_owned();
         Self { name, secret: secret.trim_end().to_owned(), address, query, record }
     }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use plantd_tests::{
     Connection, DEADLINE, Document, FakeServer, Process, TOKEN, TestServer, Toolbox, at_once,
-    chunk, repository, run_tool,
+    chunk, repository, run_tool, temporary_folder,
 };
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -35,7 +35,7 @@ const EXECUTE: &str = "import json, sqlite3, sys; \
 
 /// The receiver in TypeScript, compiled as its document says.
 static COMPILED: LazyLock<String> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = temporary_folder();
     link_packages(folder.path());
     let source = repository("examples/webhooks/typescript/receiver.mts");
     fs::copy(source, folder.path().join("receiver.mts")).expect("it can be copied");
@@ -64,7 +64,7 @@ struct Receiver {
 impl Receiver {
     /// Starts a receiver that loads exports from this address.
     fn start(language: &str, store: SocketAddr) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = temporary_folder();
         let (mut command, program) = if language == "python" {
             let program = repository("examples/webhooks/python/receiver.py");
             (Toolbox::python().command("python"), program)
