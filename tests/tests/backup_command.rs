@@ -374,7 +374,7 @@ fn one_backup_is_made_at_a_time_and_the_command_waits_for_another_one_for_at_mos
     let garden = Garden::new();
     let client = garden.server.client();
     // A backup takes longer than a few requests.
-    let plants = (0..40_000).map(|id| NewPlant::new(id, &"Rosa ".repeat(40).trim_end(), None));
+    let plants = (0..40_000).map(|id| NewPlant::new(id, "Rosa ".repeat(40).trim_end(), None));
     let rows = Format::Ndjson.body(&plants.collect::<Vec<_>>());
     client.import(Format::Ndjson, "on_conflict=replace", rows);
     let mut head = garden.server.connect();

@@ -6,11 +6,28 @@ use plantd_tests::{Client, FINDINGS, IO, Launch, NewPlant, Script, TestServer, U
 use serde_json::value::RawValue;
 
 use crate::JSON;
-use crate::script::{event, page, unavailable};
 
 /// `plantd events` for the server at this address.
 pub(crate) fn events(address: SocketAddr, arguments: &[&str]) -> Launch {
     Launch::for_server(address, &["events"]).arguments(arguments)
+}
+
+/// An event of a scripted server.
+pub(crate) fn event(number: u32) -> String {
+    format!("{{\"cursor\":\"{number}-ab\",\"kind\":\"created\",\"id\":{number}}}")
+}
+
+/// An answer with a page of these events, whose link has the cursor `next`.
+pub(crate) fn page(events: &[u32], next: &str) -> String {
+    let body: Vec<String> = events.iter().map(|number| event(*number)).collect();
+    let link = format!("{JSON}\r\nLink: </prefix/events?after={next}&limit=1000>; rel=\"next\"");
+    answer_of("200 OK", &link, &format!("[{}]", body.join(",")))
+}
+
+/// The answer of a server that is too busy, with more headers.
+pub(crate) fn unavailable(more_headers: &str) -> String {
+    let body = r#"{"error":5003,"message":"too busy"}"#;
+    answer_of("503 Service Unavailable", &format!("{JSON}{more_headers}"), body)
 }
 
 pub(crate) fn create(client: &Client, id: i64) {

@@ -8,8 +8,7 @@ use plantd_tests::{
 };
 
 use crate::JSON;
-use crate::events::{create, events, first_cursor, lines_of_page};
-use crate::script::{event, page, unavailable};
+use crate::events::{create, event, events, first_cursor, lines_of_page, page, unavailable};
 
 /// Waits until a process has printed exactly this.
 #[track_caller]

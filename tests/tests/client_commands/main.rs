@@ -6,7 +6,6 @@ mod events;
 mod every_command;
 mod follow;
 mod list;
-mod script;
 mod whole_transfers;
 
 const JSON: &str = "application/json";
