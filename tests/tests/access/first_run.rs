@@ -3,13 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use plantd_tests::{
-    Launch, TestServer, create_token, mode, revoke_token, shown_command, wait_until,
-};
+use plantd_tests::{TestServer, create_token, mode, revoke_token, shown_command, wait_until};
 
-fn launch() -> Launch {
-    Launch::new().without_environment("PLANTD_TOKEN")
-}
+use crate::launch;
 
 #[track_caller]
 fn first_token(data: &Path) -> String {

@@ -2,7 +2,16 @@
 
 mod clock;
 mod first_run;
+mod other_users;
 mod rate_limit;
 mod secrets;
 mod shared_volume;
+mod token_command;
 mod tokens;
+
+use plantd_tests::Launch;
+
+/// A launch that accepts only the tokens of its file.
+fn launch() -> Launch {
+    Launch::new().without_environment("PLANTD_TOKEN")
+}

@@ -1,5 +1,5 @@
 //! `POST /plants/import`: each row succeeds or fails on its own, the report lists the failures, and stored rows
-//! persist.
+//! persist. `transfer_commands` has what happens to taken ids, and to more failures than a report lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,9 +14,6 @@ use super::bodies::{
     NOT_JSON, OTHER_SHAPE, UTF_8_CHARSETS, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts,
 };
 use super::{BODY_MAX_BYTES as ROW_MAX_BYTES, body_of, listed, plant_all};
-
-/// A report lists at most this many errors.
-const ERRORS_MAX: usize = 1000;
 
 const CREATED_ONE: Counts = Counts { created: 1, replaced: 0, skipped: 0, failed: 0 };
 
@@ -64,39 +61,6 @@ fn check_rows(format: Format, bad: &[(&[u8], i64)]) {
     let counts = Counts { created: good.len() as u64, failed, ..Counts::default() };
     assert_eq!(answer.assert_report(counts), wanted, "{answer:?}");
     assert_eq!(listed(&server.client()), good);
-}
-
-#[test]
-fn a_row_with_a_taken_id_fails_is_skipped_or_replaces_as_on_conflict_says() {
-    let kept = [NewPlant::new(1, "Rosa", Some("same"))];
-    let old = [NewPlant::new(2, "Abies", Some("old")), NewPlant::new(3, "Rosa", Some("old"))];
-    let new = [NewPlant::new(2, "Rosa", Some("new")), NewPlant::new(3, "Rosa", None)];
-    // The first row of plant 4 creates it, so its id is taken for the other rows.
-    let made = NewPlant::new(4, "Rosa", Some("made"));
-    let later = ["second", "Rosa", "last"].map(|name| NewPlant::new(4, name, Some("made")));
-    let rows = [&kept[..], &new, std::slice::from_ref(&made), &later].concat();
-    for format in Format::ALL {
-        let failed = Counts { failed: 6, ..CREATED_ONE };
-        for (query, counts) in [
-            ("", failed),
-            ("on_conflict=error", failed),
-            ("on_conflict=skip", Counts { skipped: 6, ..CREATED_ONE }),
-            ("on_conflict=replace", Counts { replaced: 6, ..CREATED_ONE }),
-        ] {
-            let server = TestServer::start();
-            let client = server.client();
-            plant_all(&client, &[&kept[..], &old].concat());
-            let errors = client.import(format, query, format.body(&rows)).assert_report(counts);
-            let first = format.first_line();
-            let taken = [0, 1, 2, 4, 5, 6].map(|row| (first + row, 3001));
-            assert_eq!(errors, if counts.failed == 0 { &[] } else { &taken[..] }, "{query}");
-            let left = match counts.replaced {
-                0 => [&kept[..], &old, std::slice::from_ref(&made)].concat(),
-                _ => [&kept[..], &new, &later[2..]].concat(),
-            };
-            assert_eq!(listed(&client), left, "{query}");
-        }
-    }
 }
 
 #[test]
@@ -290,24 +254,6 @@ fn a_csv_import_stops_at_a_row_that_is_too_long_and_says_so() {
     let answer = server.client().import(Format::Csv, "", body);
     assert_eq!(answer.assert_report(Counts { failed: 1, ..CREATED_ONE }), [(2, 1005)]);
     assert_eq!(listed(&server.client()), [NewPlant::new(3, "Rosa", None)]);
-}
-
-#[test]
-fn a_report_counts_every_failure_and_lists_the_first_of_them() {
-    for format in Format::ALL {
-        let server = TestServer::start();
-        let client = server.client();
-        let failed = ERRORS_MAX as u64 + 500;
-        let good = NewPlant::new(1, "Rosa", None);
-        let body =
-            format.header().to_owned() + &"x\n".repeat(ERRORS_MAX + 500) + &format.row(&good);
-        let answer = client.import(format, "", body);
-        let errors = answer.assert_report(Counts { failed, ..CREATED_ONE });
-        let lines: Vec<_> = errors.iter().map(|(line, _)| *line).collect();
-        let first = format.first_line();
-        assert_eq!(lines, (first..first + ERRORS_MAX as u64).collect::<Vec<_>>());
-        assert_eq!(listed(&client), [good]);
-    }
 }
 
 #[test]

@@ -74,49 +74,48 @@ fn on_conflict_decides_about_taken_ids_and_failed_rows_are_listed_with_a_way_to_
 }
 
 #[test]
-fn failed_rows_that_are_not_listed_are_counted() {
+fn the_first_failed_rows_are_listed_and_all_are_counted() {
     let server = TestServer::start();
     let folder = temporary_folder();
-    let path = file(&folder, "plants.ndjson", "{\n".repeat(ERRORS_MAX + 2345));
+    let path = file(&folder, "plants.ndjson", "{\n".repeat(ERRORS_MAX + 2345) + ROSA);
     let process = command(&server, &["import", text(&path)]).run(FINDINGS);
     let stderr = process.stderr();
-    let listed = stderr.lines().filter(|line| line.contains("(error 1001)")).count();
-    assert_eq!(listed, ERRORS_MAX);
-    assert!(stderr.contains("2,345 more rows failed"), "{stderr}");
+    let (listed, rest) = stderr.split_once("2,345 more rows failed").expect("the rest is counted");
+    let is_about = |(row, number): (&str, u32)| {
+        row.starts_with(&format!("{}:{number}: ", text(&path))) && row.ends_with("(error 1001)")
+    };
+    let listed: Vec<_> = listed.lines().filter(|row| row.contains("(error ")).zip(1..).collect();
+    assert!(listed.len() == ERRORS_MAX && listed.into_iter().all(is_about), "{stderr}");
+    assert!(!rest.contains("(error "), "{rest}");
     assert!(process.stdout().trim_end().ends_with(" 3,345 failed"));
+    assert_eq!(server.client().list_all(""), [NewPlant::new(1, "Rosa", None)]);
 }
 
 #[test]
-fn a_byte_order_mark_is_skipped_and_a_json_array_is_imported_like_other_formats() {
-    let server = TestServer::start();
-    let folder = temporary_folder();
-    let plant = NewPlant::new(1, "Rosa", None);
-    for (name, text) in [
-        ("plants.csv", Format::Csv.body([&plant])),
-        ("plants.ndjson", Format::Ndjson.body([&plant])),
-        ("plants.json", format!("[{}]", plant.json())),
-    ] {
-        let path = file(&folder, name, format!("\u{feff}{text}"));
-        command(&server, &["import", self::text(&path)]).run(0);
-        server.client().read(1).assert_new_plant(1, "Rosa", None);
-        server.client().delete(1).assert_no_content();
-    }
-
+fn a_json_array_is_imported_like_other_formats_and_a_byte_order_mark_is_skipped() {
     let plants = difficult_plants();
     let rows: Vec<String> = plants.iter().map(NewPlant::json).collect();
+    let folder = temporary_folder();
     let import = |server: &TestServer, name: &str, body: &str| {
         let path = file(&folder, name, body);
-        command(server, &["import", "--on-conflict=skip", text(&path)])
+        command(server, &["import", text(&path)])
     };
     let array = format!("[\n  {}\n]\n", rows.join(",\n  "));
-    for (name, flag) in [("plants.json", None), ("plants", Some("--format=json"))] {
+    for (name, flag, body) in [
+        ("plants.json", None, array.clone()),
+        ("plants", Some("--format=json"), format!("\u{feff}{array}")),
+        ("plants.csv", None, format!("\u{feff}{}", Format::Csv.body(&plants))),
+        ("plants.ndjson", None, format!("\u{feff}{}", Format::Ndjson.body(&plants))),
+    ] {
         let server = TestServer::start();
-        import(&server, name, &array).arguments(flag).run(0);
-        assert_eq!(server.client().list_all("limit=1000"), plants);
+        import(&server, name, &body).arguments(flag).run(0);
+        assert_eq!(server.client().list_all("limit=1000"), plants, "{name}");
     }
+    let server = TestServer::start();
     let process = import(&server, "broken.json", &format!("[{},\n]", rows[0])).run(FINDINGS);
     check_failed_rows(&process, text(&folder.path().join("broken.json")), &[(2, 1001)]);
-    import(&server, "object.json", &rows[0]).assert_refused_in_a_line(FINDINGS, &["array", "1004"]);
+    let object = import(&server, "object.json", &rows[0]);
+    object.assert_refused_in_a_line(FINDINGS, &["array", "1004"]);
 }
 
 #[test]
