@@ -9,6 +9,7 @@
 //! - [`Authority`] issues certificates. [`Nginx`] is a proxy, [`FakeServer`] a server that fails, [`Script`] one
 //!   with prepared answers, [`Terminal`] a pseudo-terminal, [`Clock`] a clock that a test sets, and [`SmallDisk`] a
 //!   disk that becomes full.
+//! - [`temporary_folder`] is a folder of a test; [`pipe_of`] and [`endless_pipe`] are what a command reads.
 //! - [`token_command`] is `plantd token`. [`Scrape`] is what a server exports for Prometheus. [`CommandHelp`] is
 //!   the help of a command.
 //! - [`Document`] is a document of this repository; [`Transcript`] asserts that its commands answer as it shows.

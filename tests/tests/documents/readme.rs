@@ -1,11 +1,11 @@
 //! The commands and the programs in `README.md` work after the first start, as the README shows them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
 use plantd_tests::{
     Document, Launch, Shell, TestServer, Toolbox, default_of, program, repository, run_tool,
-    temporary_folder,
+    set_mode, temporary_folder,
 };
 
 /// The headings of the parts with commands.
@@ -36,7 +36,7 @@ fn first_start() -> TestServer {
     let path = folder.join("target/release/plantd");
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder can be made");
     fs::write(&path, format!("#!/bin/sh\n{script}")).expect("writes");
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+    set_mode(&path, 0o755);
     server
 }
 

@@ -32,6 +32,15 @@ fn only(name: &str) -> String {
     found.remove(0).1
 }
 
+/// Asserts that plantd reads each of these variables.
+#[track_caller]
+fn assert_known<'a>(names: impl Iterator<Item = &'a str>) {
+    let known = variables();
+    for name in names {
+        assert!(known.contains(name), "plantd does not know {name}");
+    }
+}
+
 fn environment() -> BTreeMap<String, String> {
     let pairs = only("ENV");
     let pairs = pairs.split_whitespace().filter_map(|pair| pair.split_once('='));
@@ -40,10 +49,7 @@ fn environment() -> BTreeMap<String, String> {
 
 #[test]
 fn the_image_sets_variables_that_plantd_reads_and_is_built_by_the_oldest_rust() {
-    let known = variables();
-    for name in environment().keys() {
-        assert!(known.contains(name), "plantd does not know {name}");
-    }
+    assert_known(environment().keys().map(String::as_str));
     // The health check asks at this port.
     assert_eq!(only("EXPOSE"), "8080");
     assert!(environment()["PLANTD_LISTEN"].ends_with(":8080"));
@@ -117,10 +123,8 @@ fn the_composition_mounts_files_that_are_there_and_sets_variables_that_plantd_re
         &repository("contrib").join(plantd["build"].as_str().expect("a folder")).join("Dockerfile"),
     );
     assert!(plantd["mem_limit"].is_string(), "the memory has no limit");
-    let known = variables();
-    for name in plantd["environment"].as_object().expect("variables").keys() {
-        assert!(known.contains(name), "plantd does not know {name}");
-    }
+    let of_plantd = plantd["environment"].as_object().expect("variables");
+    assert_known(of_plantd.keys().map(String::as_str));
 }
 
 #[test]
@@ -136,11 +140,8 @@ fn the_manifest_of_kubernetes_runs_the_image_as_its_user_on_its_volume_and_waits
     assert_eq!(container["ports"][0]["containerPort"].to_string(), only("EXPOSE"));
     assert!(container["resources"]["limits"]["memory"].is_string());
     assert!(pod["terminationGracePeriodSeconds"].as_u64() >= Some(60));
-    let known = variables();
-    for variable in container["env"].as_array().expect("variables") {
-        let name = variable["name"].as_str().expect("a name");
-        assert!(known.contains(name), "plantd does not know {name}");
-    }
+    let of_container = container["env"].as_array().expect("variables").iter();
+    assert_known(of_container.map(|variable| variable["name"].as_str().expect("a name")));
 }
 
 #[test]

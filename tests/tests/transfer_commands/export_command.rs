@@ -4,8 +4,7 @@ use std::fs;
 use std::thread;
 
 use plantd_tests::{
-    IO, Launch, NewPlant, Nginx, TestServer, USAGE, make_pipe, mode, names_in, set_mode,
-    temporary_folder,
+    Launch, NewPlant, TestServer, USAGE, make_pipe, mode, names_in, set_mode, temporary_folder,
 };
 
 use crate::{ROSA, command, difficult_plants, file, rosa, text};
@@ -92,13 +91,4 @@ fn an_export_with_a_tag_or_a_part_of_the_name_has_those_plants() {
     wrong.assert_refused_in_a_line(USAGE, &["tag", "1006"]);
     let without_server = Launch::new().arguments(["export", "--data", "data", "--tag", "Rosaceae"]);
     without_server.assert_refused(USAGE, &["--tag"]);
-}
-
-#[test]
-fn an_export_behind_a_proxy_that_speaks_http_1_0_ends_with_74() {
-    let server = rosa();
-    // The default of older nginx versions.
-    let nginx = Nginx::in_front_of(server.address(), "proxy_http_version 1.0;");
-    let export = Launch::for_server(nginx.address(), &["export"]);
-    export.assert_refused_in_a_line(IO, &["HTTP/1.1", "1008"]);
 }
