@@ -13,7 +13,7 @@ use plantd_tests::{
 use super::bodies::{
     NOT_JSON, OTHER_SHAPE, UTF_8_CHARSETS, WITHOUT_A_NAME, WITHOUT_AN_ID, broken_texts,
 };
-use super::{BODY_MAX_BYTES as ROW_MAX_BYTES, body_of, listed, plant_all};
+use super::{BODY_MAX_BYTES as ROW_MAX_BYTES, body_of, listed};
 
 const CREATED_ONE: Counts = Counts { created: 1, replaced: 0, skipped: 0, failed: 0 };
 
