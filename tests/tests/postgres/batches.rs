@@ -1,21 +1,18 @@
 //! Batches: several writes in one transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use plant_domain::{PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{PlantId, PlantPatch, TagPatch};
 use plant_store::write::Write;
 use plant_store::{
-    Batch, BatchError, Event, EventKind, EventsAfter, IdempotencyDigest, PagePlace, PageRequest,
-    PlantRepository, Preconditions, Revision, StoreError, Written,
+    Batch, BatchError, Event, EventsAfter, IdempotencyDigest, PlantRepository, Preconditions,
+    Revision, StoreError, Written,
 };
 use plantd_tests::{wait_for, wait_until};
 use test_postgres::Cluster;
-use tokio::task::JoinSet;
 
 use crate::schema::{
-    Schema, count, create, delete, get, ids_of_events, listed_ids, numbered, page_of_events, plant,
+    Schema, count, create, get, ids_of_events, listed_ids, numbered, page_of_events, plant,
     position, wait_until_forgotten,
 };
 
@@ -38,181 +35,6 @@ fn revision_of(written: &Written) -> Revision {
         Written::Put(put) => put.stored.revision,
         Written::Patched(stored) => stored.revision,
         Written::Deleted => panic!("it is deleted"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_carried_out_as_a_whole_or_not_at_all() {
-    let schema = Schema::new();
-    let repository = schema.open().await;
-    create(&repository, 1).await;
-    let removal = Write::Delete(PlantId::from(1), Preconditions::default());
-    let writes = vec![
-        Write::Create(numbered(2), None),
-        tagging(2, "Salix"),
-        removal.clone(),
-        Write::Create(numbered(2), None),
-    ];
-    let refused = repository.batch(batch(writes.clone())).await;
-    let Err(BatchError::Refused(3, StoreError::IdTaken(_))) = refused else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(listed_ids(&repository).await, [1]);
-    assert_eq!(ids_of_events(&repository, EventsAfter::Oldest).await, [1]);
-
-    let done = repository.batch(batch(writes[..3].to_vec())).await.expect("it is carried out");
-    let events = page_of_events(&repository, EventsAfter::Oldest).await;
-    let told: Vec<_> = events.iter().map(|event| (event.kind, event.id.get())).collect();
-    let expected = [
-        (EventKind::Created, 1),
-        (EventKind::Created, 2),
-        (EventKind::Updated, 2),
-        (EventKind::Deleted, 1),
-    ];
-    assert_eq!(told, expected);
-    assert_eq!(revision_of(&done[0]), events[1].revision());
-    assert_eq!(revision_of(&done[1]), events[2].revision());
-    assert_eq!(done[2], Written::Deleted);
-    let stored = get(&repository, 2).await.expect("the plant exists");
-    assert_eq!((stored.plant.tag(), stored.revision), (Some("Salix"), events[2].revision()));
-    assert_eq!(repository.count(Some("Salix")).await.expect("counts"), 1);
-    assert_eq!(count(&repository).await, 1);
-
-    // Without any change, nothing is written.
-    repository.batch(batch(vec![tagging(2, "Salix")])).await.expect("it is carried out");
-    assert_eq!(page_of_events(&repository, EventsAfter::Oldest).await.len(), 4);
-}
-
-/// Two servers put the same name into all plants at once, and single writes change the tag of one. Every reader sees one
-/// name.
-#[tokio::test(flavor = "multi_thread")]
-async fn batches_and_single_writes_of_two_servers_leave_no_plant_out() {
-    const PLANTS: i64 = 12;
-    const TURNS: i64 = 20;
-    let schema = Schema::new();
-    let repositories = schema.open_two().await;
-    let all = |name: &str| batch((0..PLANTS).map(|id| put(id, name)).collect());
-    repositories[0].batch(all("start")).await.expect("it is carried out");
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut others = JoinSet::new();
-    for (place, repository) in (0_i64..).zip(&repositories) {
-        let (repository, is_over) = (Arc::clone(repository), Arc::clone(&is_over));
-        others.spawn(async move {
-            let mut turn = place;
-            while !is_over.load(Ordering::Relaxed) {
-                let written = repository.write(tagging(turn % PLANTS, &turn.to_string()), None);
-                written.await.expect("no batch makes a single write fail");
-                turn += 1;
-            }
-        });
-    }
-    for repository in &repositories {
-        let (repository, is_over) = (Arc::clone(repository), Arc::clone(&is_over));
-        others.spawn(async move {
-            let filter = PlantFilter::default();
-            while !is_over.load(Ordering::Relaxed) {
-                let request =
-                    PageRequest { filter: filter.clone(), place: PagePlace::First, limit: 100 };
-                let ids: BTreeSet<_> = (0..PLANTS).map(PlantId::from).collect();
-                let mut snapshot = repository.snapshot().await.expect("there is room");
-                let (first, rest) = {
-                    let limit = usize::try_from(PLANTS / 2).expect("small");
-                    let first = snapshot.list(PageRequest { limit, ..request.clone() });
-                    let first = first.await.expect("reads");
-                    let place = PagePlace::after(first.next);
-                    let rest = snapshot.list(PageRequest { place, ..request.clone() });
-                    (first, rest.await.expect("reads"))
-                };
-                let by_snapshot =
-                    [first.stored_plants(), rest.stored_plants()].map(|page| page.expect("valid"));
-                let listed = repository.list(request).await.expect("reads");
-                let read = repository.get_all(ids).await.expect("reads");
-                for page in [
-                    by_snapshot.concat(),
-                    listed.stored_plants().expect("valid"),
-                    read.stored_plants().expect("valid"),
-                ] {
-                    let names: BTreeSet<_> =
-                        page.iter().map(|stored| stored.plant.name().to_owned()).collect();
-                    assert_eq!(
-                        (page.len(), names.len()),
-                        (usize::try_from(PLANTS).expect("few"), 1),
-                        "{names:?}"
-                    );
-                }
-            }
-        });
-    }
-    let mut batches = JoinSet::new();
-    for (place, repository) in repositories.iter().enumerate() {
-        let repository = Arc::clone(repository);
-        batches.spawn(async move {
-            for turn in 0..TURNS {
-                let name = format!("{place} {turn}");
-                let writes = (0..PLANTS).map(|id| put(id, &name)).collect();
-                repository.batch(batch(writes)).await.expect("it is carried out");
-            }
-        });
-    }
-    batches.join_all().await;
-    is_over.store(true, Ordering::Relaxed);
-    others.join_all().await;
-    // The events of a batch have consecutive places.
-    let mut after = EventsAfter::Oldest;
-    let mut events = Vec::new();
-    loop {
-        let page = repositories[0].events(after, 1_000).await.expect("reads");
-        if page.events.is_empty() {
-            break;
-        }
-        after = EventsAfter::Cursor(page.next);
-        events.extend(page.events);
-    }
-    let mut blocks = BTreeMap::<u64, Vec<i64>>::new();
-    for event in &events {
-        blocks.entry(event.revision().get() / 1024).or_default().push(event.id.get());
-    }
-    let whole = (0..PLANTS).collect::<Vec<_>>();
-    let of_batches = blocks.values().filter(|ids| **ids == whole).count();
-    assert_eq!(i64::try_from(of_batches), Ok(1 + 2 * TURNS));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_is_sent_again_to_another_server_is_carried_out_once_and_answered_alike() {
-    let schema = Schema::new();
-    let repositories = schema.open_two().await;
-    for turn in 0..20 {
-        let [one, other, gone] = [turn * 10, turn * 10 + 1, turn * 10 + 2];
-        create(&repositories[0], other).await;
-        create(&repositories[0], gone).await;
-        let unchanged = tagging(other, "same");
-        repositories[0].write(unchanged.clone(), None).await.expect("there is a plant");
-        let writes = vec![
-            Write::Create(numbered(one), None),
-            unchanged,
-            tagging(one, "Rosa"),
-            put(other, "put"),
-            Write::Delete(PlantId::from(gone), Preconditions::default()),
-            tagging(one, "Salix"),
-        ];
-        let digest = IdempotencyDigest::of_batch("key", &turn.to_be_bytes());
-        let batch = Batch { writes, by: None, idempotency: Some(digest) };
-        let sent = repositories.each_ref().map(|repository| {
-            let (repository, batch) = (Arc::clone(repository), batch.clone());
-            tokio::spawn(async move { repository.batch(batch).await.expect("it is carried out") })
-        });
-        let [first, second] = sent;
-        let (first, second) = (first.await.expect("a batch"), second.await.expect("a batch"));
-        assert_eq!(first, second, "{turn}");
-        let stored = get(&repositories[1], one).await.expect("the plant exists");
-        assert_eq!(first[5], Written::Patched(stored));
-        // Later changes do not change the answer.
-        delete(&repositories[1], one).await;
-        create(&repositories[1], gone).await;
-        assert_eq!(repositories[1].batch(batch).await.expect("it is known"), first);
-        let events = ids_of_events(&repositories[0], EventsAfter::Oldest).await;
-        let created = events.iter().filter(|id| **id == one).count();
-        assert_eq!(created, 4, "{events:?}");
     }
 }
 

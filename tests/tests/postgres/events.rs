@@ -162,29 +162,6 @@ async fn events_after_an_unused_block_are_forgotten_without_another_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_of_one_server_sees_the_changes_made_through_any() {
-    let schema = Schema::new();
-    let [one, other] = schema.open_two().await;
-    let mut cursor = one.newest_event().await.expect("reads");
-    for id in 0..20 {
-        let following = {
-            let one = Arc::clone(&one);
-            tokio::spawn(async move { one.next_events(cursor, 10).await.expect("reads") })
-        };
-        let writer = if id % 3 == 0 { &one } else { &other };
-        let revision = create(writer, id).await;
-        let page = following.await.expect("the follower does not panic");
-        let seen: Vec<_> =
-            page.events.iter().map(|event| (event.revision(), event.id.get())).collect();
-        assert_eq!(seen, [(revision, id)]);
-        // A cursor from one repository is valid for the other.
-        let again = other.events(EventsAfter::Cursor(cursor), 10).await.expect("reads");
-        assert_eq!(again, page);
-        cursor = page.next;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_of_a_group_that_a_failover_has_lost_is_refused() {
     let schema = Schema::new();
     let repository = schema.open().await;

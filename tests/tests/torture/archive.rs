@@ -26,14 +26,14 @@ const PLANT: i64 = 7;
 
 /// The fault points of an archive, and the threads that pass them.
 pub(crate) const POINTS: [(&str, &str); 9] = [
-    ("before-piece-write", ARCHIVE_THREAD),
-    ("before-piece-sync", ARCHIVE_THREAD),
-    ("before-piece-rename", ARCHIVE_THREAD),
-    ("after-piece-rename", ARCHIVE_THREAD),
-    ("before-piece-write", MERGE_THREAD),
-    ("before-piece-sync", MERGE_THREAD),
-    ("before-piece-rename", MERGE_THREAD),
-    ("after-piece-rename", MERGE_THREAD),
+    ("before-file-write", ARCHIVE_THREAD),
+    ("before-file-sync", ARCHIVE_THREAD),
+    ("before-file-rename", ARCHIVE_THREAD),
+    ("after-file-rename", ARCHIVE_THREAD),
+    ("before-file-write", MERGE_THREAD),
+    ("before-file-sync", MERGE_THREAD),
+    ("before-file-rename", MERGE_THREAD),
+    ("after-file-rename", MERGE_THREAD),
     ("before-covered-piece-removed", MERGE_THREAD),
 ];
 

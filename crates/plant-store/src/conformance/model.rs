@@ -63,6 +63,13 @@ pub async fn check(
                 store.kill(repository).await;
                 repository = store.open().await;
             }
+            Operation::Restore => {
+                let is_restored = store.restore(repository).await;
+                repository = store.open().await;
+                if is_restored {
+                    model.begin_log(&*repository).await;
+                }
+            }
             _ => {
                 let snapshot = repository.snapshot().await.expect("there are no others");
                 let before = model.plants.clone();
@@ -83,8 +90,10 @@ pub async fn check(
 /// What the repository should hold.
 #[derive(Default)]
 struct Model {
-    /// The position before all events.
+    /// The position before all events of the log.
     start: Option<EventCursor>,
+    /// How many changes were made before the log began: a restored store has a new log.
+    before_log: usize,
     plants: Plants,
     /// All changes, oldest first.
     changes: Vec<Change>,

@@ -21,6 +21,13 @@ pub trait StoreUnderTest: Send + Sync {
         repository.close().await.expect("closes");
     }
 
+    /// Ends the repository, and replaces the store by a restored backup of it. Returns whether it did: the default, for a
+    /// store without backups, only closes the repository.
+    async fn restore(&self, repository: Arc<dyn PlantRepository>) -> bool {
+        repository.close().await.expect("closes");
+        false
+    }
+
     /// Checks what the closed repository has left on disk, beyond what its methods show.
     async fn verify(&self) {}
 }

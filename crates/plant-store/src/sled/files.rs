@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
 
@@ -197,21 +198,36 @@ impl Files {
 
 /// Replaces a file as a whole: a kill leaves the old one or the new one. When this returns, the new one is on disk.
 pub(crate) fn replace(directory: &Path, name: &str, content: &[u8]) -> anyhow::Result<()> {
-    let (new, path) = (directory.join(format!("{name}.new")), directory.join(name));
+    replace_through(&directory.join(format!("{name}.new")), &directory.join(name), content, None)
+}
+
+/// Like [`replace`]. The content is written to the file `new` first, which must have one writer at a time and be in the
+/// same folder. The file gets the time `written_at`, or the current time.
+pub(crate) fn replace_through(
+    new: &Path,
+    path: &Path,
+    content: &[u8],
+    written_at: Option<SystemTime>,
+) -> anyhow::Result<()> {
     let write = || {
         fault::point("before-file-write");
-        remove_if_there(&new)?;
-        let mut file = create(&new)?;
+        remove_if_there(new)?;
+        let mut file = create(new)?;
         file.write_all(content)?;
+        if let Some(written_at) = written_at {
+            file.set_modified(written_at)?;
+        }
         fault::point("before-file-sync");
         file.sync_all()?;
         fault::point("before-file-rename");
-        fs::rename(&new, &path)?;
+        fs::rename(new, path)?;
         fault::point("after-file-rename");
         anyhow::Ok(())
     };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
-    sync_folder(directory)
+    // On a full disk, half a file would take the room that the next attempt needs.
+    let written = write().inspect_err(|_| drop(remove_if_there(new)));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    sync_folder(path.parent().context("a file is in a folder")?)
 }
 
 /// Removes a folder and everything in it, if it exists.

@@ -52,15 +52,20 @@ impl Store {
     }
 
     pub(crate) async fn back_up(&self, name: &str) -> PathBuf {
-        let (path, mut bytes) = (self.path(name), Vec::new());
-        let mut backup = self.repository().backup().await.expect("makes a backup");
-        while let Some((part, rest)) = backup.next().await.expect("reads") {
-            bytes.extend_from_slice(&part);
-            backup = rest;
-        }
-        fs::write(&path, bytes).expect("writes");
+        let path = self.path(name);
+        back_up(self.repository(), &path).await;
         path
     }
+}
+
+pub(crate) async fn back_up(repository: &dyn PlantRepository, path: &Path) {
+    let mut bytes = Vec::new();
+    let mut backup = repository.backup().await.expect("makes a backup");
+    while let Some((part, rest)) = backup.next().await.expect("reads") {
+        bytes.extend_from_slice(&part);
+        backup = rest;
+    }
+    fs::write(path, bytes).expect("writes");
 }
 
 pub(crate) async fn plants_of(repository: &impl PlantRepository) -> Vec<StoredPlant> {

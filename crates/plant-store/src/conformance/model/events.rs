@@ -10,7 +10,7 @@ impl Model {
     /// Compares the new events with the last operation. Takes the revisions of an import from the events.
     pub(super) async fn check_new_events(&mut self, repository: &dyn PlantRepository) {
         let begun = SystemTime::now();
-        let new = repository.events(self.after(&self.changes), 1_000).await.expect("reads").events;
+        let new = repository.events(self.after(self.log()), 1_000).await.expect("reads").events;
         assert_eq!(new.len(), self.new_changes.len(), "{new:?}");
         for (event, expected) in new.into_iter().zip(self.new_changes.drain(..)) {
             let ExpectedChange { kind, id, revision, by, plant } = expected;
@@ -25,7 +25,20 @@ impl Model {
         }
     }
 
-    /// The position after these changes, which are the first ones.
+    /// Takes note that the log of a restored store begins anew: no earlier cursor may be accepted.
+    pub(super) async fn begin_log(&mut self, repository: &dyn PlantRepository) {
+        let lost = repository.events(self.after(self.log()), 1).await;
+        assert!(matches!(lost, Err(StoreError::EventsGone)), "{lost:?}");
+        self.before_log = self.changes.len();
+        self.start = Some(repository.newest_event().await.expect("reads"));
+    }
+
+    /// The changes whose events are in the log, unless they are forgotten.
+    fn log(&self) -> &[Change] {
+        &self.changes[self.before_log..]
+    }
+
+    /// The position after these changes, which are the first ones of the log.
     fn after(&self, changes: &[Change]) -> EventsAfter {
         let last = changes.last().map(|change| change.event.cursor).or(self.start);
         EventsAfter::Cursor(last.expect("the store was opened"))
@@ -38,10 +51,10 @@ impl Model {
 
     /// Checks that the newest events are kept, and that older ones are forgotten if they must be.
     pub(super) async fn check_events(&self, repository: &dyn PlantRepository, kept: KeptEvents) {
-        let all: Vec<Event> = self.changes.iter().map(|change| change.event.clone()).collect();
+        let all: Vec<Event> = self.log().iter().map(|change| change.event.clone()).collect();
         let forgotten = all.len().saturating_sub(kept.at_least());
         let (forgotten, newest_events) = all.split_at(forgotten);
-        let mut next = self.after(&self.changes[..forgotten.len()]);
+        let mut next = self.after(&self.log()[..forgotten.len()]);
         for newest in newest_events.chunks(4) {
             let page = repository.events(next, 4).await.expect("they are kept");
             assert_eq!(page.events, newest);
@@ -58,7 +71,7 @@ impl Model {
             KeptEvents::AtLeast(_) => assert!(oldest.ends_with(newest_events), "{oldest:?}"),
         }
         if let Some(last_forgotten) = forgotten.len().checked_sub(1) {
-            let before = self.after(&self.changes[..last_forgotten]);
+            let before = self.after(&self.log()[..last_forgotten]);
             match (repository.events(before, 1).await, kept) {
                 (Err(StoreError::EventsGone), _) => {}
                 (Ok(page), KeptEvents::AtLeast(_)) => {

@@ -35,6 +35,8 @@ pub(super) enum Operation {
     Reopen,
     /// Calls [`StoreUnderTest::kill`](super::super::StoreUnderTest::kill), and opens the repository again.
     Kill,
+    /// Calls [`StoreUnderTest::restore`](super::super::StoreUnderTest::restore), and opens the repository again.
+    Restore,
 }
 
 /// A write whose conditions are not known yet.
@@ -110,6 +112,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(plants, on_conflict, by)| Operation::Import(plants, on_conflict, by)),
         1 => Just(Operation::Reopen),
         1 => Just(Operation::Kill),
+        1 => Just(Operation::Restore),
     ]
 }
 

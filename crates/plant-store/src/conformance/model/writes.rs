@@ -47,7 +47,7 @@ impl Model {
             Operation::Import(new_plants, on_conflict, by) => {
                 self.import(repository, new_plants, *on_conflict, by).await;
             }
-            Operation::Reopen | Operation::Kill => {}
+            Operation::Reopen | Operation::Kill | Operation::Restore => {}
         }
     }
 

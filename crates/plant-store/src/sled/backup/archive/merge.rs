@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prune_keeps_a_merged_piece_as_long_as_its_newest_change_and_a_gap_stays() {
+    fn a_prune_keeps_a_merged_piece_as_long_as_its_newest_change_and_all_behind_a_young_one() {
         let folder = archive_of(60);
         let gap = PieceName { event_log: LOG, first_sequence: 30, last_sequence: 30 };
         fs::remove_file(gap.path(folder.path())).expect("removes");
@@ -350,6 +350,16 @@ mod tests {
         let found = pieces(folder.path()).expect("reads");
         let ends: Vec<_> = found.iter().map(|it| (it.first_sequence, it.last_sequence)).collect();
         assert_eq!(ends, [(1, 29), (31, 59), (60, 60)]);
+        // A young piece keeps those behind it, so that no gap arises.
+        let touch = |written_at| {
+            let file = fs::File::options().append(true).open(found[0].path(folder.path()));
+            file.and_then(|file| file.set_modified(written_at)).expect("sets the time");
+        };
+        let written_at = fs::metadata(found[0].path(folder.path())).and_then(|it| it.modified());
+        touch(SystemTime::now());
+        let removed = prune_archive(folder.path(), Duration::from_hours(1)).expect("prunes");
+        assert_eq!(removed.pieces, 0);
+        touch(written_at.expect("a time"));
         // Change 29 is 171 hours old.
         for (hours, pruned) in [(172, 0), (170, 1), (142, 0), (140, 1)] {
             let removed =

@@ -14,21 +14,21 @@ mod writer;
 
 use std::cmp::Reverse;
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::StoreFailure;
 use crate::format::Format;
 use crate::sled::commit::change::ChangeGroup;
-use crate::sled::files::sync_folder;
+use crate::sled::files::{replace_through, sync_folder};
 use crate::sled::health::disk_space::MIB;
 use crate::sled::keys::MAX_SEQUENCE;
-use crate::sled::regular_file::{create, read_own, remove_if_there};
+use crate::sled::regular_file::{read_own, remove_if_there};
 use crate::sled::sealed::Seal;
-use crate::{StoreFailure, fault};
 
 const FORMAT: Format = Format { name: "the piece of an archive", oldest: 1, newest: 1 };
 
@@ -123,8 +123,7 @@ fn all_pieces(archive: &Path) -> anyhow::Result<Vec<PieceName>> {
     Ok(pieces)
 }
 
-/// Writes a piece to the file `new`, then renames the file. The piece is on disk when this returns. Each name of `new`
-/// must have one writer at a time. The file gets the time `written_at`, or the current time.
+/// Writes a piece by [`replace_through`] a file with the name `new`. The piece is on disk when this returns.
 pub(crate) fn write_piece(
     archive: &Path,
     name: PieceName,
@@ -134,26 +133,7 @@ pub(crate) fn write_piece(
 ) -> anyhow::Result<()> {
     let piece = Piece { event_log: name.event_log, payloads };
     let bytes = SEAL.seal(&FORMAT.encode(&piece, 0)?);
-    let (path, new) = (name.path(archive), archive.join(new));
-    let write = || {
-        remove_if_there(&new)?;
-        let mut file = create(&new)?;
-        fault::point("before-piece-write");
-        file.write_all(&bytes)?;
-        if let Some(written_at) = written_at {
-            file.set_modified(written_at)?;
-        }
-        fault::point("before-piece-sync");
-        file.sync_all()?;
-        fault::point("before-piece-rename");
-        fs::rename(&new, &path)?;
-        fault::point("after-piece-rename");
-        anyhow::Ok(())
-    };
-    // On a full disk, half a piece would take the room that the next attempt needs.
-    let written = write().inspect_err(|_| drop(remove_if_there(&new)));
-    written.with_context(|| format!("cannot write {}", path.display()))?;
-    sync_folder(archive)
+    replace_through(&archive.join(new), &name.path(archive), &bytes, written_at)
 }
 
 /// Reads a piece. Fails unless the piece has exactly the changes that its name tells.

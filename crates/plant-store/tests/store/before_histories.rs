@@ -1,4 +1,4 @@
-//! What the version before histories has written. A program of its own: `formats` changes the version that is written.
+//! What the version before histories has written.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,12 +12,8 @@ use plant_store::{
 };
 use tempfile::TempDir;
 
-mod common;
-#[path = "common/histories.rs"]
-mod histories;
-
-use common::{Store, assert_sound, plants_of, restore};
-use histories::{history_of, wait_for_merges};
+use crate::common::{Store, assert_sound, plants_of, restore};
+use crate::folder::{history_of, wait_for_merges};
 
 /// What the version before histories has left. It made ten changes, with an archive:
 ///
