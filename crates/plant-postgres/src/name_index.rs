@@ -225,9 +225,4 @@ mod tests {
             assert_eq!(NameIndexes::default().for_part(part), None, "{part:?}");
         }
     }
-
-    #[test]
-    fn a_pattern_takes_every_character_literally() {
-        assert_eq!(pattern(r"50 % _\"), r"%50 \% \_\\%");
-    }
 }

@@ -13,7 +13,7 @@ use test_postgres::Cluster;
 
 use crate::schema::{
     Schema, count, create, get, ids_of_events, listed_ids, numbered, page_of_events, plant,
-    position, wait_until_forgotten,
+    position, wait_until_folded, wait_until_forgotten,
 };
 
 fn batch(writes: Vec<Write>) -> Batch {
@@ -81,9 +81,7 @@ async fn the_tag_changes_of_a_batch_are_folded() {
     for id in 1..=3 {
         let writes = vec![Write::Create(numbered(id), None), tagging(id, "Salix")];
         repository.batch(batch(writes)).await.expect("it is carried out");
-        wait_until("the changes of tags to be folded", || {
-            schema.query("SELECT count(*) FROM SCHEMA.tag_changes") == "0"
-        });
+        wait_until_folded(&schema);
     }
 }
 

@@ -135,6 +135,9 @@ fn an_invalid_value_ends_with_64_by_the_flag_and_with_78_by_the_environment() {
         (postgres, url(&format!(":{PASSWORD}@one/plants?connect_timeout=soon"))),
         (postgres, url(&format!("@one/plants?password={PASSWORD}&nonsense=1"))),
         (postgres, url(&format!("@one/plants?{PASSWORD}"))),
+        (postgres, url(&format!("@one/plants?sslmode={PASSWORD}"))),
+        (postgres, url(&format!(":1/plants?password=a@{PASSWORD}"))),
+        (postgres, url(&format!(":1/plants?application_name={PASSWORD}@two"))),
         // An @ in a password must be written %40; the text after it would be taken for a host.
         (postgres, url(&format!(":p@{PASSWORD}@one/plants"))),
         (schema, "Plants".to_owned()),

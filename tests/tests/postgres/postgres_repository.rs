@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use plant_domain::{PlantFilter, PlantId};
 use plant_postgres::PostgresRepository;
-use plant_store::conformance::model::KeptEvents;
 use plant_store::conformance::model;
+use plant_store::conformance::model::KeptEvents;
 use plant_store::write::Write;
 use plant_store::{
-    Author, EventKind, EventsAfter, HistoryPage, HistoryRequest, Imported,
-    OnConflict, PagePlace, PageRequest, PlantRepository, Preconditions, StoreError, StoredPlant,
+    Author, EventKind, EventsAfter, HistoryPage, HistoryRequest, Imported, OnConflict, PagePlace,
+    PageRequest, PlantRepository, Preconditions, StoreError, StoredPlant,
 };
 use plantd_tests::{wait_for, wait_until};
 use proptest::prelude::ProptestConfig;
@@ -17,8 +17,8 @@ use proptest::proptest;
 use test_postgres::Cluster;
 
 use crate::schema::{
-    Resting, Schema, count, create, create_by_hand, delete, filter, ids_of_events, keeping, list, listed_ids,
-    numbered, page_of_events, plant, wait_until_forgotten,
+    Resting, Schema, count, create, create_by_hand, delete, filter, ids_of_events, keeping, list,
+    listed_ids, page_of_events, plant, wait_until_forgotten,
 };
 
 const FEW_EVENTS: usize = 16;

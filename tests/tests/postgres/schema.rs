@@ -173,6 +173,14 @@ pub(crate) fn wait_until_forgotten(schema: &Schema, most: u64) {
     });
 }
 
+/// Waits until all changes of tags are folded.
+#[track_caller]
+pub(crate) fn wait_until_folded(schema: &Schema) {
+    wait_until("the changes of tags to be folded", || {
+        schema.query("SELECT count(*) FROM SCHEMA.tag_changes") == "0"
+    });
+}
+
 pub(crate) fn plant(id: i64, name: &str, tag: Option<&str>) -> NewPlant {
     NewPlant::new(id, name, tag.map(str::to_owned)).expect("valid")
 }

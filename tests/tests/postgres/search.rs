@@ -11,7 +11,7 @@ use plantd_tests::wait_until;
 use test_postgres::{Cluster, Database};
 use tokio::task::JoinSet;
 
-use crate::schema::{Resting, Schema, filter, list, plant, wait_until_blocked};
+use crate::schema::{Resting, Schema, filter, list, plant, wait_until_blocked, wait_until_folded};
 use crate::user::User;
 
 /// More plants than a search examines in order before it uses an index.
@@ -209,17 +209,13 @@ async fn counts_of_tags_are_exact_after_conflicting_writes_by_two_servers() {
         for repository in &repositories {
             check_tags(&schema, repository).await;
         }
-        wait_until("the changes to be folded", || {
-            schema.query("SELECT count(*) FROM SCHEMA.tag_changes") == "0"
-        });
+        wait_until_folded(&schema);
         for repository in &repositories {
             check_tags(&schema, repository).await;
             write_at_random(Arc::clone(repository), 100 * round).await;
         }
     }
-    wait_until("the changes to be folded", || {
-        schema.query("SELECT count(*) FROM SCHEMA.tag_changes") == "0"
-    });
+    wait_until_folded(&schema);
     let unused = schema.query("SELECT count(*) FROM SCHEMA.tag_counts WHERE plants <= 0");
     assert_eq!(unused, "0");
 }

@@ -116,7 +116,7 @@ fn a_kill_at_any_step_of_a_piece_or_of_a_merge_of_pieces_loses_nothing() {
         let mut points = POINTS;
         chance.shuffle(&mut points);
         for point in points {
-            let faults = fault(point, &format!("{}*off->return", chance.u32(..4)));
+            let faults = fault(point, &format!("{}*off->return", chance.u32(..times(2, 4))));
             let client = stage.start(&faults);
             let archived = Scrape::of(&client).value("plantd_archived_revision");
             stage.write_until_told(&client, &format!("stopped at the fault point {}", point.0));

@@ -3,81 +3,27 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, SetOnDrop, chance, times};
+use plantd_tests::torture::{Report, chance, times};
 use plantd_tests::{
-    Answer, Client, EventKind, Format, Launch, Plants, Process, TestServer, all_events, change_in,
-    newest_cursor, plants_in, replacement_body, revision_of,
+    Client, Event, EventKind, Format, Launch, Ledgers, NewPlant, Plants, Process, TestServer,
+    WriteOutcome, all_events, change_in, newest_cursor, plants_in, revision_of, store_of,
 };
+
+use crate::kill::MOST_ROWS;
 
 const CLIENTS: i64 = 4;
 
-/// How many ids each client has.
-const IDS: i64 = 16;
-
 /// Plants that do not change. With them, a backup takes so long that kills interrupt it.
-const OTHER_PLANTS: i64 = 30_000;
+const OTHER_PLANTS: usize = 30_000;
+
+/// The lowest id of those, above all ids of the clients.
+const FIRST_OTHER: i64 = 1_000_000;
 
 const MAX_KILL_MS: u64 = 150;
-
-/// The name of the plant that each revision wrote.
-type Names = BTreeMap<u64, String>;
-
-/// A client that writes to its own plants, one after the other.
-struct Writer {
-    number: i64,
-    chance: Rng,
-    /// The names it has written, by revision.
-    names: Names,
-    /// The plant whose last write got no answer.
-    in_doubt: Option<i64>,
-    written: u64,
-}
-
-impl Writer {
-    /// Writes until a request gets no answer, or `is_over`.
-    fn write(&mut self, client: &Client, is_over: &AtomicBool) {
-        if let Some(id) = self.in_doubt {
-            match client.try_send("GET", &format!("/plants/{id}"), &[], "") {
-                Ok(answer) => self.note(&answer),
-                // The server was killed again.
-                Err(_) => return,
-            }
-            self.in_doubt = None;
-        }
-        while !is_over.load(Ordering::Relaxed) {
-            let id = self.number * IDS + self.chance.i64(0..IDS);
-            let answer = if self.chance.u8(..4) == 0 {
-                client.try_send("DELETE", &format!("/plants/{id}"), &[], "")
-            } else {
-                self.written += 1;
-                let name = format!("Rosa {} of {}", self.written, self.number);
-                let body = replacement_body(&name, None);
-                let json = [("content-type", "application/json")];
-                client.try_send("PUT", &format!("/plants/{id}"), &json, &body)
-            };
-            match answer {
-                Ok(answer) => self.note(&answer),
-                Err(_) => {
-                    self.in_doubt = Some(id);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Records the revision and the name in an answer, if it has them.
-    fn note(&mut self, answer: &Answer) {
-        if answer.header("etag").is_some() {
-            let name = answer.json()["name"].as_str().expect("a name").to_owned();
-            self.names.insert(answer.revision(), name);
-        }
-    }
-}
 
 struct Made {
     file: PathBuf,
@@ -149,81 +95,71 @@ fn restored(made: &Made, folder: &Path) -> Plants {
     plants_in(&fs::read(&export).expect("a file can be read"))
 }
 
+/// The plants at the position of a backup: the versions that the last events up to there made.
+fn plants_at(made: &Made, events: &[Event], client: &Client) -> Plants {
+    let mut last_events = BTreeMap::new();
+    for event in events.iter().take_while(|event| revision_of(&event.cursor) <= made.position) {
+        last_events.insert(event.id, event);
+    }
+    last_events.retain(|_, event| event.kind != EventKind::Deleted);
+    let versions = last_events.into_iter().map(|(id, event)| {
+        let path = format!("/plants/{id}?revision={}", revision_of(&event.cursor));
+        (id, NewPlant::from_json(&client.get(&path).json()))
+    });
+    versions.collect()
+}
+
 #[test]
 fn each_backup_under_load_and_kills_is_the_store_at_its_position_or_is_refused() {
-    let (mut chance, wanted) = (chance(), times(12, 500));
+    let (mut chance, wanted) = (chance(), times(5, 500));
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let mut server = TestServer::start();
-    let others = (0..OTHER_PLANTS).map(|id| {
+    let others = (FIRST_OTHER..).take(OTHER_PLANTS).map(|id| {
         let name = format!("{} {id}", "Salix ".repeat(20));
-        format!("{{\"id\":{},\"name\":\"{name}\"}}\n", 1_000_000 + id)
+        format!("{{\"id\":{id},\"name\":\"{name}\"}}\n")
     });
     server.client().import(Format::Ndjson, "", others.collect::<String>());
     let begin = newest_cursor(&server.client());
-    let new_writer = |number| Writer {
-        number,
-        chance: chance.fork(),
-        names: Names::new(),
-        in_doubt: None,
-        written: 0,
-    };
-    let mut writers: Vec<Writer> = (0..CLIENTS).map(new_writer).collect();
-    let (mut backups, mut cut, mut kills) = (Vec::new(), 0, 0);
-    let mut number = 0;
-    while backups.len() < usize::try_from(wanted).expect("small") {
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let _over = SetOnDrop(&is_over);
-            let clients: Vec<_> = writers.iter().map(|_| server.client()).collect();
-            for (writer, client) in writers.iter_mut().zip(clients) {
-                let is_over = &is_over;
-                scope.spawn(move || writer.write(&client, is_over));
-            }
-            // Until the server is killed, or often enough.
+    let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
+    let (mut backups, mut cut, mut kills, mut number) = (Vec::new(), 0, 0, 0);
+    while backups.len() < usize::try_from(wanted).expect("small") || cut == 0 {
+        let mut chance_of_kills = chance.fork();
+        let kill_sometime = |server: &mut TestServer| {
             for _ in 0..8 {
                 number += 1;
                 let file = folder.path().join(format!("{number}.backup"));
-                let (made, is_cut) = back_up(&mut server, &file, &mut chance);
+                let (made, is_cut) = back_up(server, &file, &mut chance_of_kills);
                 backups.extend(made);
                 cut += u32::from(is_cut);
                 if !server.process().is_running() {
-                    kills += 1;
-                    break;
+                    return;
                 }
             }
-        });
-        if !server.process().is_running() {
-            server.restart();
-        }
+            server.kill();
+        };
+        ledgers.write(&mut server, &mut chance, || WriteOutcome::is_in_doubt, kill_sometime);
+        kills += 1;
+        server.restart();
+        let mut store = store_of(&server.client(), "after a kill");
+        assert_eq!(store.split_off(&FIRST_OTHER).len(), OTHER_PLANTS);
+        ledgers.compare_and_settle(&store);
     }
     let client = server.client();
-    let is_over = AtomicBool::new(true);
-    writers.iter_mut().for_each(|writer| writer.write(&client, &is_over));
-    let names: Names = writers.into_iter().flat_map(|writer| writer.names).collect();
     let events = all_events(&client, &format!("limit=1000&after={begin}"));
-
     for made in &backups {
-        let mut expected = BTreeMap::new();
-        for event in events.iter().take_while(|event| revision_of(&event.cursor) <= made.position) {
-            match event.kind {
-                EventKind::Deleted => drop(expected.remove(&event.id)),
-                _ => drop(expected.insert(event.id, names[&revision_of(&event.cursor)].clone())),
-            }
-        }
-        let found = restored(made, folder.path());
-        let (others, found): (Plants, Plants) =
-            found.into_iter().partition(|(id, _)| *id >= 1_000_000);
-        assert_eq!(i64::try_from(others.len()), Ok(OTHER_PLANTS));
-        let found: BTreeMap<_, _> = found.into_iter().map(|(id, plant)| (id, plant.name)).collect();
-        assert_eq!(found, expected, "the backup at {}", made.position);
+        let mut found = restored(made, folder.path());
+        assert_eq!(found.split_off(&FIRST_OTHER).len(), OTHER_PLANTS);
+        assert_eq!(found, plants_at(made, &events, &client), "the backup at {}", made.position);
     }
-    assert!(cut > 0 && kills > 0, "no backup was cut");
     assert_eq!(server.terminate().code(), Some(0));
     Report {
         test: "backups",
         promise: "A backup is the store at its position, or it is refused",
         disturbances: format!("{kills} kills of the server, {cut} backups cut"),
-        losses: format!("0 of {} whole backups differ from the ledger", backups.len()),
+        losses: format!(
+            "0 of {} whole backups differ from the store at their positions",
+            backups.len()
+        ),
         details: format!("{} changes in {CLIENTS} clients", events.len()),
     }
     .print();

@@ -10,9 +10,10 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use fastrand::Rng;
-use plantd_tests::torture::{Report, chance, times};
+use plantd_tests::torture::{Report, chance, check_all, times};
 use plantd_tests::{
     Client, Counts, Event, Format, Launch, NewPlant, Plants, TAGS, TOKEN, TestServer, all_events,
     assert_cursor_refused, copy_folder, files_below, newest_cursor, plants_in, store_of,
@@ -28,6 +29,8 @@ const SHORT_PLANTS: i64 = 6_000;
 const LAST_PLANTS: i64 = 5;
 
 const PAGE_BYTES: usize = 4096;
+
+const AT_ONCE: usize = 4;
 
 struct Store {
     server: TestServer,
@@ -254,44 +257,44 @@ struct Tally {
 impl Tally {
     /// Damages copies of a database that is not served, and starts a server on each.
     fn check(&mut self, store: &Store, was_killed: bool, damages: u32, chance: &mut Rng) {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let files = files_below(&store.server.data().join("plants"));
-        let data = folder.path().join("data");
-        let mut done = 0;
         let whole = store.server.data();
-        while done < damages {
-            copy_folder(whole, &data);
-            let file = chance.choice(&files).expect("some").strip_prefix(whole).expect("below");
-            let path = data.join(file);
-            let before = fs::read(&path).expect("a file can be read");
-            let is_stale = chance.u32(0..4) == 0;
-            let stale = if is_stale { Damage::stale(chance, file, &before, store) } else { None };
-            let damage = stale.unwrap_or_else(|| Damage::random(chance, &before));
-            let Damage { what, range, after } = damage;
-            if was_killed
-                && let Some(last) = last_record(&before)
-                && range.start < last.end
-                && last.start < range.end
-            {
-                self.left_out += 1;
-                done += 1;
-            } else if after.as_ref() != Some(&before) {
-                done += 1;
-                match &after {
-                    Some(bytes) => fs::write(&path, bytes).expect("a file can be written"),
-                    None => fs::remove_file(&path).expect("a file can be removed"),
+        let files = files_below(&whole.join("plants"));
+        let cases: Vec<_> = (0..damages).map(|number| (number % 4 == 0, chance.fork())).collect();
+        let tally = Mutex::new(self);
+        let tally = || tally.lock().expect("no check panicked");
+        check_all(AT_ONCE, cases, |(is_stale, mut chance)| {
+            let (file, before, Damage { what, range, after }) = loop {
+                let path = chance.choice(&files).expect("some");
+                let file = path.strip_prefix(whole).expect("below");
+                let before = fs::read(path).expect("a file can be read");
+                let stale =
+                    if is_stale { Damage::stale(&mut chance, file, &before, store) } else { None };
+                let damage = stale.unwrap_or_else(|| Damage::random(&mut chance, &before));
+                if damage.after.as_ref() != Some(&before) {
+                    break (file, before, damage);
                 }
-                let what_of = format!("{what} of {} ({range:?})", file.display());
-                self.stale += u32::from(what == STALE);
-                if serves_damaged(&data, store, &what_of) {
-                    self.whole += 1;
-                } else {
-                    self.refused += 1;
-                    self.saved += check_repair(&data, store, &what_of);
-                }
+            };
+            let last = if was_killed { last_record(&before) } else { None };
+            if last.is_some_and(|last| range.start < last.end && last.start < range.end) {
+                tally().left_out += 1;
+                return;
             }
-            fs::remove_dir_all(&data).expect("a folder can be removed");
-        }
+            let folder = tempfile::tempdir().expect("a temporary folder can be made");
+            let data = folder.path().join("data");
+            copy_folder(whole, &data);
+            match &after {
+                Some(bytes) => fs::write(data.join(file), bytes).expect("a file can be written"),
+                None => fs::remove_file(data.join(file)).expect("a file can be removed"),
+            }
+            let what_of = format!("{what} of {} ({range:?})", file.display());
+            let is_served = serves_damaged(&data, store, &what_of);
+            let saved = if is_served { 0 } else { check_repair(&data, store, &what_of) };
+            let mut tally = tally();
+            tally.stale += u32::from(what == STALE);
+            tally.whole += usize::from(is_served);
+            tally.refused += usize::from(!is_served);
+            tally.saved += saved;
+        });
     }
 }
 
@@ -302,12 +305,12 @@ fn a_damaged_database_is_served_whole_or_not_at_all() {
     let tables = files_below(&store.server.data().join("plants/tables"));
     assert!(tables.len() > 1, "one table cannot stand in the place of another");
     store.server.kill();
-    tally.check(&store, true, times(15, 260), &mut chance);
+    tally.check(&store, true, times(8, 260), &mut chance);
 
     // The same folder after an orderly start and end.
     store.server.restart();
     assert_eq!(store.server.terminate().code(), Some(0));
-    tally.check(&store, false, times(15, 260), &mut chance);
+    tally.check(&store, false, times(8, 260), &mut chance);
 
     let Tally { whole, refused, stale, left_out, saved } = tally;
     assert!(refused > 0, "no damage was noticed");

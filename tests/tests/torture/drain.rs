@@ -82,7 +82,7 @@ fn is_ready(address: SocketAddr) -> Option<bool> {
 
 #[test]
 fn a_server_that_ends_under_load_answers_every_request_it_received_and_loses_nothing() {
-    let rounds = times(3, 500);
+    let rounds = times(2, 500);
     let (mut acknowledged, mut stored_plants, mut late) = (0, 0, 0);
     let (mut exits, mut followed) = (Latencies::default(), Vec::new());
     for round in 1..=rounds {

@@ -27,7 +27,7 @@ fn small_limits(chance: &mut Rng) -> Launch {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_kill_under_load() {
-    let (mut chance, kills) = (chance(), times(10, 500));
+    let (mut chance, kills) = (chance(), times(5, 500));
     let launch = small_limits(&mut chance);
     let mut ordeal = Ordeal::begin(launch, CLIENTS, MOST_ROWS, chance);
     for _ in 0..kills {

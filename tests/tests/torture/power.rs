@@ -35,15 +35,21 @@ struct Run {
     /// The disk before the run.
     disk: Disk,
     calls: SystemCalls,
+    told: Told,
+    /// A backup of the store before the run.
+    backup: PathBuf,
+    _folder: TempDir,
+}
+
+/// What the server has told, as the trace shows it.
+#[derive(Default)]
+struct Told {
     /// The line of the trace on which the answer to each successful request begins, by its request id.
     answered: HashMap<String, usize>,
     /// The events that streams have sent, each with the line of the first call that completed it.
     shown: BTreeMap<u64, ShownEvent>,
-    /// A backup of the store before the run.
-    backup: PathBuf,
     /// Each revision that the server reported as archived, and the line on which the report began.
     archived: Vec<(usize, u64)>,
-    _folder: TempDir,
 }
 
 /// The name of the archive, beside the data folder.
@@ -61,7 +67,7 @@ struct ShownEvent {
 impl Run {
     /// Runs a server on a copy of `image`, or on a new folder, until its clients have written enough.
     fn record(image: Option<&Path>, ledgers: &mut Ledgers, chance: &mut fastrand::Rng) -> Self {
-        let writes = usize::try_from(times(150, 400)).expect("small");
+        let writes = usize::try_from(times(100, 400)).expect("small");
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let trace = folder.path().join("trace");
         let launch = Launch::new()
@@ -98,23 +104,20 @@ impl Run {
             server.kill();
         }
         let calls = SystemCalls::read(&trace, server.process().id());
-        let answered: HashMap<_, _> = calls.all(|_| true).filter_map(answered).collect();
+        let told = Told::in_trace(&calls);
         // If the format of answers changed, the trace would show none, and the test would assert nothing.
-        let seen = answered.keys().filter(|request_id| Ledgers::is_request_id(request_id)).count();
-        assert_eq!(u64::try_from(seen).ok(), Some(acknowledged), "answers that the trace shows");
-        let shown = shown_events(&calls);
-        // The same guard for events.
-        assert_eq!(shown.keys().max().copied(), newest, "the newest event that the trace shows");
-        let archived: Vec<_> = calls.all(|_| true).filter_map(reported_as_archived).collect();
-        assert!(archived.len() >= SCRAPES, "the trace shows too few reports: {archived:?}");
-        Self { disk, calls, answered, shown, backup, archived, _folder: folder }
+        let seen = told.answered.keys().filter(|request_id| Ledgers::is_request_id(request_id));
+        assert_eq!(u64::try_from(seen.count()).ok(), Some(acknowledged), "answers in the trace");
+        assert_eq!(told.shown.keys().max().copied(), newest, "the newest event in the trace");
+        assert!(told.archived.len() >= SCRAPES, "too few reports: {:?}", told.archived);
+        Self { disk, calls, told, backup, _folder: folder }
     }
 
     /// Asserts that the archive left by a power cut on this line is intact, and has everything that was reported as
     /// archived. Returns the reported revision.
     #[track_caller]
     fn check_archive(&self, archive: &Path, line: usize) -> u64 {
-        let reports = self.archived.iter().filter(|(reported, _)| *reported < line);
+        let reports = self.told.archived.iter().filter(|(reported, _)| *reported < line);
         let reported = reports.map(|(_, revision)| *revision).max().unwrap_or_default();
         if !archive.exists() {
             assert_eq!(reported, 0, "the archive is gone");
@@ -147,11 +150,12 @@ impl Run {
     /// place, and takes the cursor of the last of them. Returns their number.
     #[track_caller]
     fn check_events(&self, client: &Client, line: usize) -> usize {
-        let shown: Vec<&ShownEvent> = self.shown.values().filter(|it| it.line < line).collect();
+        let shown: Vec<&ShownEvent> =
+            self.told.shown.values().filter(|it| it.line < line).collect();
         let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return 0 };
         let events = all_events(client, &format!("after={}&limit=1000", first.cursor));
         let events = events.iter().map(FollowedEvent::of);
-        let of_shown = events.filter(|event| self.shown.contains_key(&event.revision));
+        let of_shown = events.filter(|event| self.told.shown.contains_key(&event.revision));
         let later = shown.iter().skip(1).map(|shown| shown.event);
         assert!(later.eq(of_shown.take(shown.len() - 1)), "events that were shown are gone");
         let answer = client.get(&format!("/events?after={}", last.cursor));
@@ -162,7 +166,7 @@ impl Run {
     /// Lines of the trace at which to cut the power, ascending. One quarter each: where an answer begins, where a
     /// write to the write-ahead log begins, where a file is renamed or removed, and anywhere.
     fn moments(&self, wanted: u32, chance: &mut fastrand::Rng) -> Vec<usize> {
-        let answers: Vec<usize> = self.answered.values().copied().collect();
+        let answers: Vec<usize> = self.told.answered.values().copied().collect();
         let is_log = |file: &str| file.contains("plants/journal.");
         let is_write = |call: &SystemCall| call.is_write() && call.file().is_some_and(is_log);
         let writes: Vec<usize> = self.calls.all(is_write).map(|call| call.begun).collect();
@@ -180,51 +184,41 @@ impl Run {
     }
 }
 
-/// The id of the request to which a call sends a success, and the line on which the call begins.
-fn answered(call: &SystemCall) -> Option<(String, usize)> {
-    if !call.is_write() {
-        return None;
+impl Told {
+    /// Reads the trace once. Only what goes to a socket was told.
+    fn in_trace(calls: &SystemCalls) -> Self {
+        let mut told = Self::default();
+        // The start of an event in each stream, if a call has ended within the event.
+        let mut streams = HashMap::<&str, Vec<u8>>::new();
+        for call in calls.all(SystemCall::is_write) {
+            let Some(socket) = call.file().filter(|file| !file.starts_with('/')) else { continue };
+            let sent = call.written();
+            let text = String::from_utf8_lossy(&sent);
+            told.answered.extend(request_of_success(&text).map(|id| (id, call.begun)));
+            let archived = text.split_once("\nplantd_archived_revision ");
+            let archived = archived.and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+            told.archived.extend(archived.map(|revision| (call.begun, revision)));
+            if text.contains("content-type: text/event-stream") {
+                streams.insert(socket, Vec::new());
+            }
+            let Some(stream) = streams.get_mut(socket) else { continue };
+            stream.extend(&sent);
+            // An event that was cut off does not count.
+            let end = stream.windows(2).rposition(|end| end == b"\n\n").map_or(0, |end| end + 2);
+            let whole: Vec<u8> = stream.drain(..end).collect();
+            for event in events_in(&String::from_utf8_lossy(&whole), call.begun) {
+                told.shown.entry(event.event.revision).or_insert(event);
+            }
+        }
+        told
     }
-    let head = call.texts.first()?.bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-    let mut lines = head.take_while(|line| line != "\r");
-    lines.next().filter(|status| status.starts_with("HTTP/1.1 20"))?;
-    let id = lines.find_map(|line| {
-        let id = line.strip_prefix("x-request-id: ")?;
-        Some(id.trim_end().to_owned())
-    })?;
-    Some((id, call.begun))
 }
 
-/// The revision that a call reports as archived, and the line on which the call begins.
-fn reported_as_archived(call: &SystemCall) -> Option<(usize, u64)> {
-    if !call.is_write() {
-        return None;
-    }
-    let bytes = call.written();
-    let text = String::from_utf8_lossy(&bytes);
-    let (_, value) = text.split_once("\nplantd_archived_revision ")?;
-    Some((call.begun, value.lines().next()?.parse().ok()?))
-}
-
-/// The events that streams have sent, by revision. An event that was cut off does not count.
-fn shown_events(calls: &SystemCalls) -> BTreeMap<u64, ShownEvent> {
-    let mut shown = BTreeMap::new();
-    // The start of an event in each stream, if a call has ended within the event.
-    let mut streams = HashMap::<&str, Vec<u8>>::new();
-    for call in calls.all(SystemCall::is_write) {
-        let Some(file) = call.file() else { continue };
-        if call.has_text("content-type: text/event-stream") {
-            streams.insert(file, Vec::new());
-        }
-        let Some(sent) = streams.get_mut(file) else { continue };
-        sent.extend(call.written());
-        let end = sent.windows(2).rposition(|end| end == b"\n\n").map_or(0, |begin| begin + 2);
-        let whole: Vec<u8> = sent.drain(..end).collect();
-        for event in events_in(&String::from_utf8_lossy(&whole), call.begun) {
-            shown.entry(event.event.revision).or_insert(event);
-        }
-    }
-    shown
+/// The id of the request that this answers, if the answer is a success.
+fn request_of_success(answer: &str) -> Option<String> {
+    let mut head = answer.lines().take_while(|line| !line.is_empty());
+    head.next().filter(|status| status.starts_with("HTTP/1.1 20"))?;
+    Some(head.find_map(|line| line.strip_prefix("x-request-id: "))?.to_owned())
 }
 
 /// The events in a part of a stream, which was sent by the call on this line.
@@ -253,7 +247,7 @@ fn cut_power(disk: &Disk, left: &Path, chance: &mut fastrand::Rng) -> usize {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
-    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 25), times(8, 20));
+    let (mut chance, runs, cuts_of_a_run) = (chance(), times(2, 25), times(4, 20));
     let folder = tempfile::tempdir().unwrap();
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let mut image = None;
@@ -282,7 +276,7 @@ fn nothing_acknowledged_is_lost_by_a_power_cut() {
             let store = store_of(&client, "after a power cut");
             shown += recorded.check_events(&client, line);
             acknowledged += ledgers.compare_then(&store, |request_id| {
-                recorded.answered.get(request_id).is_some_and(|answered| *answered < line)
+                recorded.told.answered.get(request_id).is_some_and(|answered| *answered < line)
             });
             let newest = revision_of(&newest_cursor(&client));
             assert_eq!(server.terminate().code(), Some(0));

@@ -217,7 +217,7 @@ impl Copy {
 
 /// Kills a server again and again, while its receivers fail. `settle` waits until a killed server changes nothing more.
 fn kill_with_webhooks(launch: Launch, store: &str, settle: impl Fn()) -> Report {
-    let (mut chance, kills, receivers) = (chance(), times(5, 500), times(6, 16));
+    let (mut chance, kills, receivers) = (chance(), times(3, 500), times(6, 16));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("webhooks.json");
     let start = |number| Receiver::start(&format!("r{number}"), &file, true, &mut chance);

@@ -25,20 +25,11 @@ fn try_start(launch: &Launch, disk: &SmallDisk) -> bool {
     start_and_end(launch, &disk.data(), ADVICE).0
 }
 
-/// Frees disk space, and asserts that every plant is there.
+/// Frees disk space, and starts a server without faults.
 #[track_caller]
-fn check_with_room(disk: &SmallDisk, ledgers: &Ledgers) {
+fn start_with_room(disk: &SmallDisk) -> TestServer {
     disk.remount(ROOM);
-    let mut server = TestServer::start_at(Launch::new().within(disk), &disk.data());
-    check_repaired(ledgers, &mut server);
-}
-
-/// Like [`check_with_room`], and asserts that the followers have missed nothing. Returns what they have seen.
-#[track_caller]
-fn check_with_room_for(followers: Followers, disk: &SmallDisk, ledgers: &Ledgers) -> Followed {
-    disk.remount(ROOM);
-    let mut server = TestServer::start_at(Launch::new().within(disk), &disk.data());
-    check_repaired_for(followers, ledgers, &mut server)
+    TestServer::start_at(Launch::new().within(disk), &disk.data())
 }
 
 /// Waits until `/readyz` says that the disk is full.
@@ -128,7 +119,7 @@ fn while_the_disk_is_full_reads_go_on_and_writes_are_refused_until_there_is_room
         followers.set_servers([]);
         starts += 1;
         refused += u32::from(!try_start(&launch, &disk));
-        followed.push(check_with_room_for(followers, &disk, &ledgers));
+        followed.push(check_repaired_for(followers, &ledgers, &mut start_with_room(&disk)));
     }
     let followed: Followed = followed.into_iter().sum();
     Report {
@@ -194,8 +185,7 @@ fn an_import_that_fills_the_disk_is_cut_off_and_its_first_rows_wait_for_room() {
         assert!(plants.keys().copied().eq((0..).take(plants.len())), "the first rows are there");
         if ends_meanwhile {
             assert!(terminate_full(&mut server), "{}", server.stderr());
-            disk.remount(ROOM);
-            server = TestServer::start_at(Launch::new().within(&disk), &disk.data());
+            server = start_with_room(&disk);
         } else {
             disk.remount(ROOM);
             wait_until("/readyz to be 200", || client.get("/readyz").status == 200);
@@ -256,7 +246,7 @@ fn a_disk_that_another_program_fills_at_once_loses_nothing_that_was_acknowledged
             assert_helps(&server.stderr(), server.data(), ADVICE);
         }
         failed += u32::from(server.stderr().contains("No space left on device"));
-        followed.push(check_with_room_for(followers, &disk, &ledgers));
+        followed.push(check_repaired_for(followers, &ledgers, &mut start_with_room(&disk)));
     }
     let followed: Followed = followed.into_iter().sum();
     Report {
@@ -282,17 +272,19 @@ fn a_first_start_on_a_full_disk_says_so_and_with_room_the_next_one_works() {
         starts += 1;
         refused += u32::from(!is_ready);
         disk.remount(room);
-        check_with_room(&disk, &Ledgers::of_clients(0, 0));
+        check_repaired(&Ledgers::of_clients(0, 0), &mut start_with_room(&disk));
         is_ready
     };
     // Larger and larger disks, until there is room.
-    let (mut kib, step) = (4, times(900, 40));
+    let (mut kib, step) = (4, times(3_000, 40));
     while !start(&format!("size={kib}k"), ROOM) {
         kib += chance.u32(step / 2..=step);
     }
     assert!(kib > 4, "no disk was too small");
     // The same for the number of files.
-    let enough = (2..=16).find(|files| start(&format!("nr_inodes={files}"), "nr_inodes=1000"));
+    let step = usize::try_from(times(4, 1)).expect("small");
+    let enough = (2..=18).step_by(step);
+    let enough = { enough }.find(|files| start(&format!("nr_inodes={files}"), "nr_inodes=1000"));
     assert!(enough > Some(2), "with {enough:?} files a server starts");
     Report {
         test: "disks",
@@ -329,7 +321,7 @@ fn a_later_start_on_a_full_disk_harms_nothing() {
             starts += 1;
             refused += u32::from(!try_start(&launch, &disk));
         }
-        followed.push(check_with_room_for(followers, &disk, &ledgers));
+        followed.push(check_repaired_for(followers, &ledgers, &mut start_with_room(&disk)));
     }
     let followed: Followed = followed.into_iter().sum();
     assert!(refused > 0, "no disk was full");

@@ -14,7 +14,7 @@ use super::proxy::{Control, Network, Proxy};
 #[test]
 fn nothing_is_lost_or_done_twice_by_a_kill_of_one_of_three_servers() {
     const MOST_WRITES: u64 = 200;
-    let (mut chance, kills) = (chance(), times(3, 50));
+    let (mut chance, kills) = (chance(), times(2, 50));
     let database = test_postgres::shared();
     let mut fleet = Fleet::start(database.url(), database);
     for _ in 0..kills {

@@ -237,20 +237,4 @@ mod tests {
         // The clock was set back.
         assert_eq!(kept_from(10, AGE, 0), 1);
     }
-
-    #[test]
-    fn a_cursor_of_an_event_that_an_older_copy_of_the_folder_has_lost_is_not_taken() {
-        let retention = EventRetention::default();
-        let (before, after) =
-            (log_of(1..=10, retention), log_of((1..=5).chain(100..110), retention));
-        let page = |log: &EventLog, sequence| {
-            let cursor =
-                EventsAfter::Cursor(log_of(1..=10, retention).cursor(sequence, sequence * 1000));
-            log.page(cursor, 1).expect("reads").is_some()
-        };
-        for sequence in 0..=10 {
-            assert!(page(&before, sequence));
-            assert_eq!(page(&after, sequence), sequence <= 5, "{sequence}");
-        }
-    }
 }
