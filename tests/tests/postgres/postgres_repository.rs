@@ -32,7 +32,7 @@ const IMPORTED: i64 = 600;
 #[test]
 fn random_operations_do_as_the_model_does() {
     const OPERATIONS: usize = 40;
-    const CASES: u32 = 8;
+    const CASES: u32 = 5;
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let config =
         ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };

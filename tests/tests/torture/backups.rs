@@ -122,7 +122,8 @@ fn each_backup_under_load_and_kills_is_the_store_at_its_position_or_is_refused()
     let begin = newest_cursor(&server.client());
     let mut ledgers = Ledgers::of_clients(CLIENTS, MOST_ROWS);
     let (mut backups, mut cut, mut kills, mut number) = (Vec::new(), 0, 0, 0);
-    while backups.len() < usize::try_from(wanted).expect("small") || cut == 0 {
+    let wanted = usize::try_from(wanted).expect("small");
+    while backups.len() < wanted || (cut == 0 && kills < 10 * wanted) {
         let mut chance_of_kills = chance.fork();
         let kill_sometime = |server: &mut TestServer| {
             for _ in 0..8 {
@@ -144,6 +145,7 @@ fn each_backup_under_load_and_kills_is_the_store_at_its_position_or_is_refused()
         assert_eq!(store.split_off(&FIRST_OTHER).len(), OTHER_PLANTS);
         ledgers.compare_and_settle(&store);
     }
+    assert!(cut > 0, "no backup was cut");
     let client = server.client();
     let events = all_events(&client, &format!("limit=1000&after={begin}"));
     for made in &backups {

@@ -19,12 +19,6 @@ use plantd_tests::{
     assert_cursor_refused, copy_folder, files_below, newest_cursor, plants_in, store_of,
 };
 
-/// Plants with long, distinct names and tags: enough for many blocks.
-const LONG_PLANTS: i64 = 3_000;
-
-/// Plants with one of a few tags.
-const SHORT_PLANTS: i64 = 6_000;
-
 /// Plants that are created one by one at the end, each in its own group.
 const LAST_PLANTS: i64 = 5;
 
@@ -47,6 +41,9 @@ struct Store {
 
 impl Store {
     fn fill() -> Self {
+        // Plants with long, distinct names and tags, enough for many blocks; and plants with one of a few tags.
+        let [long_plants, short_plants] = [times(1_000, 3_000), times(2_000, 6_000)].map(i64::from);
+        let all_plants = long_plants + short_plants;
         let mut server = TestServer::start();
         let client = server.client();
         let mut ledger = Plants::new();
@@ -58,8 +55,8 @@ impl Store {
             let tag = usize::try_from(id % 6).expect("small");
             NewPlant::new(id, &format!("{name} {id}"), TAGS.get(tag).copied())
         };
-        let all = (0..LONG_PLANTS).map(|id| long(id, "木"));
-        let all = all.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).map(|id| short(id, "Rosa")));
+        let all = (0..long_plants).map(|id| long(id, "木"));
+        let all = all.chain((long_plants..all_plants).map(|id| short(id, "Rosa")));
         import(&client, &mut ledger, all.collect());
         let mut earlier = Vec::new();
         // After the end of the server, tables have everything.
@@ -72,15 +69,15 @@ impl Store {
         let client = remember(&mut server);
         let mut ever: BTreeSet<_> = ledger.values().cloned().collect();
         // Other names, and other tags for some of those.
-        let changed = (0..LONG_PLANTS).step_by(3).map(|id| long(id, "林"));
+        let changed = (0..long_plants).step_by(3).map(|id| long(id, "林"));
         let changed =
-            changed.chain((LONG_PLANTS..LONG_PLANTS + SHORT_PLANTS).step_by(5).map(|id| {
+            changed.chain((long_plants..all_plants).step_by(5).map(|id| {
                 NewPlant::new(id, &format!("Abies {id}"), (id % 2 == 0).then_some(TAGS[1]))
             }));
         import(&client, &mut ledger, changed.collect());
         let client = remember(&mut server);
         ever.extend(ledger.values().cloned());
-        for id in (0..LONG_PLANTS + SHORT_PLANTS).step_by(100) {
+        for id in (0..all_plants).step_by(100) {
             client.delete(id).assert_no_content();
             ledger.remove(&id);
         }
