@@ -5,11 +5,13 @@
 
 const assert = require("node:assert/strict");
 const { execFileSync } = require("node:child_process");
+const path = require("node:path");
 const readline = require("node:readline");
 const axe = require("axe-core");
 const playwright = require("playwright-core");
 
-const { PLANTS_URL, PLANTS_TOKEN } = process.env;
+// The folder for pictures is set only if pictures are wanted, because a script can take a hundred of them.
+const { PICTURES_FOLDER, PLANTS_URL, PLANTS_TOKEN } = process.env;
 
 // The server at an address that is no loopback address for the browser, which then takes the connection for insecure.
 const INSECURE_URL = new URL(PLANTS_URL);
@@ -73,9 +75,9 @@ class Browser {
     this.#expected.push(pattern);
   }
 
-  /** A person with a browser of their own. */
+  /** A person with a browser of their own, which does not animate: to draw each step in all tabs would keep a processor busy. */
   async person(options = {}) {
-    const context = await this.#launched.newContext({ viewport: WIDE, ...options });
+    const context = await this.#launched.newContext({ viewport: WIDE, reducedMotion: "reduce", ...options });
     context.setDefaultTimeout(TIMEOUT_MS);
     return context;
   }
@@ -178,6 +180,11 @@ async function axeFinds(page, colorScheme, except = []) {
   return violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
 }
 
+/** Takes a picture of a page, if pictures are wanted. */
+async function screenshot(page, name) {
+  if (PICTURES_FOLDER) await page.screenshot({ path: path.join(PICTURES_FOLDER, `${name}.png`) });
+}
+
 /** Sends a request to the server. `body` is text, so that ids stay exact. */
 async function send(method, path, body, type = "application/json") {
   const headers = { Authorization: `Bearer ${PLANTS_TOKEN}`, ...(body && { "Content-Type": type }) };
@@ -203,6 +210,6 @@ async function order(words) {
 }
 
 module.exports = {
-  add, assert, axeFinds, eventually, ids, inBrowser, jump, order, position, press, row, send, signIn, status, store,
-  INSECURE_URL, LARGEST, PLANTS_TOKEN, PLANTS_URL, SMALLEST,
+  add, assert, axeFinds, eventually, ids, inBrowser, jump, order, position, press, row, screenshot, send, signIn, status,
+  store, INSECURE_URL, LARGEST, PLANTS_TOKEN, PLANTS_URL, SMALLEST,
 };

@@ -4,7 +4,7 @@
 
 const { readFileSync } = require("node:fs");
 const path = require("node:path");
-const { assert, eventually, inBrowser, order, send } = require("./harness.js");
+const { assert, eventually, inBrowser, order, screenshot, send } = require("./harness.js");
 
 inBrowser(async (browser) => {
   const plants = readFileSync(path.join(__dirname, "../data/plants.csv"), "utf8");
@@ -14,5 +14,5 @@ inBrowser(async (browser) => {
   const page = await browser.signedIn({ token, person: await browser.person({ colorScheme: "light" }) });
   await page.getByRole("table").waitFor();
   await eventually(() => page.locator(".fresh").count(), 0, "plants that are marked as new");
-  await page.screenshot({ path: path.join(process.env.OUTPUT_FOLDER, "plants.png") });
+  await screenshot(page, "plants");
 });

@@ -1,10 +1,10 @@
 // Every state of the page, in light and dark: axe finds nothing, and nothing is wider than a phone, a tablet or a desk.
-// Leaves a screenshot of each in the folder `target/tmp`.
 
 "use strict";
 
-const path = require("node:path");
-const { assert, axeFinds, eventually, inBrowser, order, press, row, send, signIn, store } = require("../harness.js");
+const {
+  assert, axeFinds, eventually, inBrowser, order, press, row, screenshot, send, signIn, store,
+} = require("../harness.js");
 
 const PHONE = 390;
 const WIDTHS = [PHONE, 768, 1280];
@@ -16,8 +16,6 @@ const TOOLBAR_MOST = 120;
 const TARGET_LEAST = 44;
 // The least contrast between the border of a control and what is around it (WCAG 1.4.11).
 const BORDER_CONTRAST_LEAST = 3;
-
-const { OUTPUT_FOLDER } = process.env;
 
 const PLANTS = [
   "1,Rosa canina,Rosaceae",
@@ -139,7 +137,7 @@ async function walk(browser, colorScheme, reader) {
       if (width === PHONE) await fitsAPhone(page, state);
       const faint = () => page.evaluate(faintBorders, BORDER_CONTRAST_LEAST);
       await eventually(faint, [], `too faint borders in ${state} at ${width} px`);
-      await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-${state}-${colorScheme}-${width}.png`) });
+      await screenshot(page, `page-${state}-${colorScheme}-${width}`);
     }
   };
 
@@ -174,7 +172,7 @@ async function walk(browser, colorScheme, reader) {
   await page.setViewportSize({ width: PHONE, height: HEIGHT });
   await press(page, "More");
   await page.locator(":popover-open").waitFor();
-  await page.screenshot({ path: path.join(OUTPUT_FOLDER, `page-menu-${colorScheme}-${PHONE}.png`) });
+  await screenshot(page, `page-menu-${colorScheme}-${PHONE}`);
   await fitsAPhone(page, "menu");
   await page.mouse.click(10, 10);
   await page.locator(":popover-open").waitFor({ state: "detached" });

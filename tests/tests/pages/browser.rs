@@ -1,9 +1,13 @@
 //! Runs the scripts in `tests/browser`, each in a real browser.
 
+use std::env;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
 use plantd_tests::{Launch, TOKEN, TestServer, Toolbox, create_token, repository, revoke_token};
+
+/// The variable that asks for the pictures that the scripts can take, in `target/tmp`.
+pub(crate) const WRITE_PICTURES: &str = "PLANTD_WRITE_PICTURES";
 
 /// Runs a script in a browser beside a server. The script may give the orders that [`carry_out`] knows.
 #[track_caller]
@@ -13,8 +17,10 @@ pub(crate) fn run(script: &str, server: &mut TestServer) {
     node.arg(repository("tests/browser").join(script))
         .env("NODE_PATH", tools.folder().join("node_modules"))
         .env("PLANTS_URL", format!("http://{}", server.address()))
-        .env("PLANTS_TOKEN", TOKEN)
-        .env("OUTPUT_FOLDER", env!("CARGO_TARGET_TMPDIR"));
+        .env("PLANTS_TOKEN", TOKEN);
+    if env::var_os(WRITE_PICTURES).is_some() {
+        node.env("PICTURES_FOLDER", env!("CARGO_TARGET_TMPDIR"));
+    }
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut node = node.spawn().expect("node starts");
     let mut answers = node.stdin.take().expect("standard input is a pipe");

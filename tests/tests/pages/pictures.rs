@@ -7,15 +7,12 @@ use std::{env, fs};
 use plantd_tests::{TestServer, repository};
 use sha2::{Digest as _, Sha256};
 
-use crate::browser;
+use crate::browser::{self, WRITE_PICTURES};
 
 const PICTURE: &str = "docs/plants.png";
 
 /// Holds the digest of the page in the picture.
 const DIGEST: &str = "docs/plants.png.page-sha256";
-
-/// The variable that asks for a new picture instead of a comparison.
-const WRITE: &str = "PLANTD_WRITE_PICTURES";
 
 /// The files in a folder and its folders.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -36,7 +33,7 @@ fn digest_of_page() -> String {
 
 #[test]
 fn the_picture_in_the_readme_is_of_the_page_as_it_is() {
-    if env::var_os(WRITE).is_some() {
+    if env::var_os(WRITE_PICTURES).is_some() {
         browser::run("pictures.js", &mut TestServer::start());
         let taken = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plants.png");
         fs::copy(taken, repository(PICTURE)).expect("the picture is copied");
@@ -45,6 +42,6 @@ fn the_picture_in_the_readme_is_of_the_page_as_it_is() {
     let digest = fs::read_to_string(repository(DIGEST)).unwrap_or_default();
     assert!(
         digest.trim_end() == digest_of_page(),
-        "{PICTURE} is of another page: set {WRITE} in the environment, run this test again, and look at the picture"
+        "{PICTURE} is of another page: set {WRITE_PICTURES} in the environment, run this test again, and look at the picture"
     );
 }
