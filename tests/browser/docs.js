@@ -102,22 +102,7 @@ async function looksGood(page) {
   await inEachLook(page, "schemas");
 }
 
-/** In the page: marks each text whose classes, all the way up, are those of one before it, so that both look the same. */
-function markRepeated() {
-  const seen = new Set();
-  for (const element of document.querySelectorAll(".models *")) {
-    if (element.childElementCount > 0) continue;
-    const looks = [];
-    for (let around = element; around; around = around.parentElement) looks.push(around.tagName, around.className);
-    element.toggleAttribute("data-repeated", seen.has(looks.join()));
-    seen.add(looks.join());
-  }
-}
-
 async function inEachLook(page, part) {
-  await page.evaluate(markRepeated);
-  // The first run of axe sees every element, and the others, which differ in colors and widths, one of each look.
-  let except = UNLABELED;
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
     const state = `${part} in ${colorScheme}`;
@@ -126,8 +111,7 @@ async function inEachLook(page, part) {
       // While a color changes, its contrast is that of neither scheme.
       await page.waitForFunction(() => document.getAnimations().length === 0, null, { polling: 50 });
       if (AXE_WIDTHS.includes(width)) {
-        const found = await axeFinds(page, colorScheme, except);
-        except = [...UNLABELED, "[data-repeated]"];
+        const found = await axeFinds(page, colorScheme, UNLABELED);
         assert.equal(JSON.stringify(found, null, 1), "[]", `axe on ${state} at ${width} px`);
       }
       await assertFits(page, width, state);

@@ -1,10 +1,10 @@
 //! The picture of the page at `/` that the README shows. Pixels differ between machines, so the digest of the page's
 //! sources tells whether the picture is of today's page.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{env, fs};
 
-use plantd_tests::{TestServer, repository};
+use plantd_tests::{TestServer, files_below, repository};
 use sha2::{Digest as _, Sha256};
 
 use crate::browser::{self, WRITE_PICTURES};
@@ -14,18 +14,9 @@ const PICTURE: &str = "docs/plants.png";
 /// Holds the digest of the page in the picture.
 const DIGEST: &str = "docs/plants.png.page-sha256";
 
-/// The files in a folder and its folders.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder can be read");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-}
-
 fn digest_of_page() -> String {
-    let mut files = files(&repository("crates/plant-http/web/app"));
-    files.sort();
     let mut digest = Sha256::new();
-    for file in files {
+    for file in files_below(&repository("crates/plant-http/web/app")) {
         digest.update(fs::read(file).expect("the file can be read"));
     }
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
