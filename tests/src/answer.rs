@@ -144,7 +144,7 @@ impl Answer {
     /// The target of the link to the next page of a list. The target must be relative.
     #[track_caller]
     pub fn next_page(&self) -> Option<String> {
-        self.next("/plants?")
+        self.linked("next", "/plants?")
     }
 
     /// `X-Searched-To`: the last id that was searched for a page that ends at the bound on its work.
@@ -169,7 +169,7 @@ impl Answer {
     /// The target of the link to the next page of tags. The target must be relative.
     #[track_caller]
     pub fn next_tags(&self) -> Option<String> {
-        self.next("/tags?")
+        self.linked("next", "/tags?")
     }
 
     /// Asserts 200 with a bare array of events, and returns them.
@@ -182,13 +182,14 @@ impl Answer {
     /// The target of the link to the page of older changes of a plant. The target must be relative.
     #[track_caller]
     pub fn next_changes(&self) -> Option<String> {
-        self.next("/plants/")
+        self.linked("next", "/plants/")
     }
 
     /// The target of the link to the next page of events. Every page has one, and it must be relative.
     #[track_caller]
     pub fn next_events(&self) -> String {
-        self.next("/events?").unwrap_or_else(|| panic!("no link: {self:?}"))
+        let link = self.linked("next", "/events?");
+        link.unwrap_or_else(|| panic!("no link: {self:?}"))
     }
 
     /// The cursor in [`Self::next_events`].
@@ -211,11 +212,6 @@ impl Answer {
     #[track_caller]
     pub fn previous_page(&self) -> Option<String> {
         self.linked("prev", "/plants?")
-    }
-
-    #[track_caller]
-    fn next(&self, begin: &str) -> Option<String> {
-        self.linked("next", begin)
     }
 
     /// The target of the link with this relation. The target must be relative.

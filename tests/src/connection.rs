@@ -183,14 +183,11 @@ impl Connection {
     }
 
     pub(crate) fn try_receive_body(&mut self, head: &Answer) -> io::Result<Vec<u8>> {
-        if head.header("transfer-encoding") == Some("chunked") {
-            self.try_receive_chunks()
-        } else {
-            self.take(head.body_length()?)
+        if head.header("transfer-encoding") != Some("chunked") {
+            let length = head.body_length()?;
+            self.receive_bytes(length)?;
+            return Ok(self.received.drain(..length).collect());
         }
-    }
-
-    fn try_receive_chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         while let Some(chunk) = self.try_receive_chunk()? {
             body.extend(chunk);
@@ -223,12 +220,6 @@ impl Connection {
             return Err(io::Error::other(format!("{end:?} at the end of a chunk")));
         }
         Ok((length > 0).then_some(chunk))
-    }
-
-    /// The next `length` bytes.
-    fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        self.receive_bytes(length)?;
-        Ok(self.received.drain(..length).collect())
     }
 
     /// Receives until [`Self::received`] has this many bytes.
