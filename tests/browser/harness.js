@@ -196,7 +196,9 @@ async function axeFinds(page, colorScheme, except = []) {
   if (colorScheme === "dark") options.runOnly = ["color-contrast"];
   const run = async ([exclude, options]) => {
     window.axe.configure({ rules: [{ id: "color-contrast", selector: ":not([data-repeated])" }] });
-    return (await window.axe.run({ include: [document], exclude }, options)).violations;
+    const { violations } = await window.axe.run({ include: [document], exclude }, options);
+    for (const element of document.querySelectorAll("[data-repeated]")) element.removeAttribute("data-repeated");
+    return violations;
   };
   const violations = await page.evaluate(run, [except, options]);
   return violations.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])]);
