@@ -1,6 +1,6 @@
 //! A document of this repository: its parts, and their code blocks and tables.
 
-use std::fs;
+use std::{fmt, fs};
 
 use crate::folder::repository;
 
@@ -45,6 +45,22 @@ impl Document {
         let part = self.parts.iter().find(|part| part.heading == heading);
         part.unwrap_or_else(|| panic!("there is no part `{heading}`"))
     }
+
+    /// The same document, with this text under this heading.
+    #[track_caller]
+    pub fn with_part(mut self, heading: &str, text: String) -> Self {
+        let part = self.parts.iter_mut().find(|part| part.heading == heading);
+        part.unwrap_or_else(|| panic!("there is no part `{heading}`")).text = text;
+        self
+    }
+}
+
+/// The text of the document.
+impl fmt::Display for Document {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.parts.iter().map(|Part { heading, text }| format!("{heading}\n{text}"));
+        formatter.write_str(&parts.collect::<Vec<_>>().join("\n## "))
+    }
 }
 
 impl Part {
@@ -86,6 +102,15 @@ impl Part {
             Ok([table]) => table,
             Err(tables) => panic!("`{}` has {} tables", self.heading, tables.len()),
         }
+    }
+
+    /// The text with these rows in its table.
+    pub fn with_table(&self, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+        let (before, table) = self.text.split_once("\n|---").expect("there is a table");
+        let (rule, _) = table.split_once('\n').expect("a line ends");
+        let (_, after) = table.split_once("|\n\n").expect("an empty line ends the table");
+        let rows = rows.into_iter().map(|row| format!("| {} |\n", row.join(" | ")));
+        format!("{before}\n|---{rule}\n{}\n{after}", rows.collect::<String>())
     }
 }
 

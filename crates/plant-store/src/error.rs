@@ -9,9 +9,9 @@ use plant_domain::PlantId;
 
 use crate::{Precondition, Revision};
 
-/// Why a repository refused a request or failed.
+/// Why a repository refused a request or failed. The enum is exhaustive, so that a new error does not compile before
+/// each transport has an answer for it.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StoreError {
     /// The id of the plant to create is taken; nothing was written.
     #[error("a plant with id {0} exists already")]
@@ -79,7 +79,6 @@ impl fmt::Display for DiskShortage {
 
 /// Why a store cannot be opened or inspected. The message says what is wrong and how to fix it.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum OpenError {
     /// The content of the store is damaged.
     #[error("{0}")]

@@ -7,3 +7,4 @@ mod links;
 mod operations;
 mod readme;
 mod reference;
+mod written;

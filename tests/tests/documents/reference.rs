@@ -1,22 +1,17 @@
 //! `docs/reference.md` lists what the program has.
 
 use std::collections::BTreeMap;
-use std::{env, fs};
 
-use plantd_tests::{CommandHelp, Document, Scrape, repository};
+use plantd_tests::{CommandHelp, Scrape};
 
 use crate::contrib::Servers;
-
-const REFERENCE: &str = "docs/reference.md";
-
-/// The variable that asks for a new document instead of a comparison.
-const WRITE: &str = "PLANTD_WRITE_REFERENCE";
+use crate::written::assert_written;
 
 /// The help of each command, under a heading of its own.
 fn commands() -> String {
     let commands = CommandHelp::all().into_iter().map(|CommandHelp { words, text }| {
         let name = [&["plantd".to_owned()], &words[..]].concat().join(" ");
-        format!("### {name}\n\n```text\n{}\n```\n\n", text.trim_end())
+        format!("\n### {name}\n\n```text\n{}\n```\n", text.trim_end())
     });
     commands.collect()
 }
@@ -38,7 +33,7 @@ fn metrics() -> String {
         format!("| `{name}` | {kind} | {labels} | {stores} | {help} |\n")
     });
     format!(
-        "| metric | type | labels | store | meaning |\n|---|---|---|---|---|\n{}\n",
+        "\n| metric | type | labels | store | meaning |\n|---|---|---|---|---|\n{}",
         rows.collect::<String>()
     )
 }
@@ -56,24 +51,9 @@ fn no_line_of_a_help_is_wider_than_80_columns() {
 }
 
 #[test]
-fn the_reference_lists_the_commands_and_metrics_of_the_program() {
-    let mut text = String::new();
-    for part in Document::read(REFERENCE).parts() {
-        match part.heading() {
-            "Commands" => text.push_str(&format!("\n## Commands\n\n{}", commands())),
-            "Metrics" => text.push_str(&format!("## Metrics\n\n{}", metrics())),
-            heading if heading.starts_with('#') => {
-                text.push_str(&format!("{heading}\n{}", part.text()))
-            }
-            heading => text.push_str(&format!("## {heading}\n{}", part.text())),
-        }
-    }
-    if env::var_os(WRITE).is_some() {
-        fs::write(repository(REFERENCE), &text).expect("it is written");
-    }
-    let is_same = fs::read_to_string(repository(REFERENCE)).expect("it is there") == text;
-    assert!(
-        is_same,
-        "{REFERENCE} is stale: set {WRITE} in the environment and run this test again"
-    );
+fn the_reference_has_the_commands_and_metrics_that_the_program_writes() {
+    assert_written("docs/reference.md", &["Commands", "Metrics"], |part| match part.heading() {
+        "Commands" => commands(),
+        _ => metrics(),
+    });
 }

@@ -88,7 +88,7 @@ pub(crate) fn describe_left_out(left_out: &LeftOut) -> Option<String> {
 pub(crate) fn stop_of_open(error: OpenError) -> Stop {
     match error {
         OpenError::Damaged(_) => Stop::Findings(error.into()),
-        _ => Stop::Io(error.into()),
+        OpenError::Unusable(_) => Stop::Io(error.into()),
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn stop_of_restore(error: RestoreError) -> Stop {
         }
         RestoreError::Damaged(_) => Stop::Findings(error.into()),
         RestoreError::NoSuchMoment(_) => Stop::Usage(anyhow!("{error} (--until)")),
-        _ => Stop::Io(error.into()),
+        RestoreError::Unusable(_) => Stop::Io(error.into()),
     }
 }
 

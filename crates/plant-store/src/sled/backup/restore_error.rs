@@ -6,7 +6,6 @@ use crate::sled::health::errors::{advise_on_backup, advise_on_disk, is_about_con
 
 /// Why a backup cannot be restored.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RestoreError {
     /// The backup is damaged.
     #[error("{0}")]
