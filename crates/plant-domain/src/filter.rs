@@ -30,7 +30,7 @@ impl PlantFilter {
     /// name may be blank.
     pub fn new(name_part: Option<&str>, tag: Option<String>) -> Result<Self, Violations> {
         name_part.map_or(Ok(()), rules::check_name_part)?;
-        rules::check(None, tag.as_deref())?;
+        tag.as_deref().map_or(Ok(()), rules::check_tag)?;
         Ok(Self { folded_name_part: name_part.map(fold_name), tag })
     }
 

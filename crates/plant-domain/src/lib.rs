@@ -30,8 +30,8 @@ mod rules;
 
 pub use error::{Error, error_number};
 pub use filter::{PlantFilter, fold_name};
-pub use patch::{PlantPatch, TagPatch};
-pub use plant::{NewPlant, NewPlantRef, Plant};
+pub use patch::{PlantChanges, PlantPatch, TextPatch};
+pub use plant::{COLUMNS, MEMBERS, NewPlant, NewPlantRef, OPTIONAL_MEMBERS, Plant, PlantRef};
 pub use plant_id::{NotAPlantId, PlantId};
 pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations, check_tag, check_tag_prefix};
 

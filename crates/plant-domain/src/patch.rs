@@ -1,60 +1,83 @@
 //! A change to some members of a plant.
 
-use crate::{Plant, Violations, rules};
+use crate::{Plant, PlantRef, Violations, rules};
 
-/// A change to a plant's tag.
+/// A change to a member that a plant may lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TagPatch {
-    /// Leaves the tag as it is.
+pub enum TextPatch {
+    /// Leaves the member as it is.
     #[default]
     Keep,
-    /// Removes the tag.
+    /// Removes the member.
     Remove,
-    /// Sets this tag.
+    /// Sets this text.
     Set(String),
+}
+
+/// A change to each member of a plant. [`Self::check`] makes a valid patch from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlantChanges {
+    /// The new name, if there is one.
+    pub name: Option<String>,
+    /// What happens to the tag.
+    pub tag: TextPatch,
 }
 
 /// A valid change to some members of a plant. The result of applying it is always valid, because each rule concerns
 /// only one member.
 ///
 /// ```
-/// use plant_domain::{Plant, PlantPatch, TagPatch};
+/// use plant_domain::{Plant, PlantPatch, TextPatch};
 ///
 /// let rose = Plant::new("Rosa", Some("Rosaceae".to_owned()))?;
-/// let patch = PlantPatch::new(None, TagPatch::Remove)?;
+/// let patch = PlantPatch::new(None, TextPatch::Remove)?;
 /// assert_eq!(patch.apply(&rose), Plant::new("Rosa", None)?);
 /// # Ok::<(), plant_domain::Violations>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlantPatch {
-    name: Option<String>,
-    tag: TagPatch,
-}
+pub struct PlantPatch(PlantChanges);
 
 impl PlantPatch {
-    /// Sets the name, if one is given, and changes the tag.
+    /// Sets the name, if one is given, and changes the tag. [`PlantChanges`] has every member.
     ///
     /// # Errors
     ///
     /// Every rule that the new name or the new tag breaks.
-    pub fn new(name: Option<String>, tag: TagPatch) -> Result<Self, Violations> {
-        let new_tag = match &tag {
-            TagPatch::Set(tag) => Some(tag.as_str()),
-            TagPatch::Keep | TagPatch::Remove => None,
-        };
-        rules::check(name.as_deref(), new_tag)?;
-        Ok(Self { name, tag })
+    pub fn new(name: Option<String>, tag: TextPatch) -> Result<Self, Violations> {
+        PlantChanges { name, tag }.check()
     }
 
     /// The plant after the change.
     #[must_use]
     pub fn apply(&self, plant: &Plant) -> Plant {
-        let name = self.name.as_deref().unwrap_or(plant.name());
-        let tag = match &self.tag {
-            TagPatch::Keep => plant.tag(),
-            TagPatch::Remove => None,
-            TagPatch::Set(tag) => Some(tag.as_str()),
-        };
-        Plant::of_valid(name.to_owned(), tag.map(str::to_owned))
+        let PlantChanges { name, tag } = &self.0;
+        let before = plant.members();
+        let after =
+            PlantRef { name: name.as_deref().unwrap_or(before.name), tag: tag.apply(before.tag) };
+        after.to_valid_plant()
+    }
+}
+
+impl PlantChanges {
+    /// The patch with these changes.
+    ///
+    /// # Errors
+    ///
+    /// Every rule that a new text breaks.
+    pub fn check(self) -> Result<PlantPatch, Violations> {
+        let Self { name, tag } = &self;
+        rules::check([name.as_deref(), tag.apply(None)])?;
+        Ok(PlantPatch(self))
+    }
+}
+
+impl TextPatch {
+    /// The text after the change.
+    fn apply<'a>(&'a self, before: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            Self::Keep => before,
+            Self::Remove => None,
+            Self::Set(text) => Some(text),
+        }
     }
 }

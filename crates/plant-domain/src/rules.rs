@@ -49,7 +49,8 @@ struct NamePart<'a> {
     name: &'a str,
 }
 
-pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violations> {
+/// Checks the members that are there, in the order of [`MEMBERS`](crate::MEMBERS).
+pub(crate) fn check([name, tag]: [Option<&str>; 2]) -> Result<(), Violations> {
     let name = name.filter(|text| !is_plain(text, NAME_MAX_CHARACTERS));
     let tag = tag.filter(|text| !is_plain(text, TAG_MAX_CHARACTERS));
     if name.is_none() && tag.is_none() {
@@ -64,7 +65,7 @@ pub(crate) fn check(name: Option<&str>, tag: Option<&str>) -> Result<(), Violati
 ///
 /// Every rule that the tag breaks.
 pub fn check_tag(tag: &str) -> Result<(), Violations> {
-    check(None, Some(tag))
+    check([None, Some(tag)])
 }
 
 /// Checks the beginning of a tag. A blank beginning is valid, because more text follows.

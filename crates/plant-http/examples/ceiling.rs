@@ -104,9 +104,9 @@ impl PlantRepository for StoresNothing {
             PagePlace::First | PagePlace::Before(_) => 0,
         };
         let mut page = Page::with_capacity(request.limit);
-        let (name, tag) = self.plant.members();
+        let plant = self.plant.members();
         for id in (first..).take(request.limit).map(PlantId::from) {
-            page.push(NewPlantRef { id, name, tag }, Revision::from(1));
+            page.push(NewPlantRef { id, plant }, Revision::from(1));
         }
         Ok(page)
     }

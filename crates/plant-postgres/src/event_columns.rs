@@ -1,6 +1,6 @@
 //! The events of a group, column by column, as parameters of statements.
 
-use plant_domain::PlantId;
+use plant_domain::{PlantId, PlantRef};
 use plant_store::{Author, EventKind};
 use tokio_postgres::types::ToSql;
 
@@ -23,16 +23,16 @@ pub(super) struct EventColumns<'a> {
 }
 
 impl<'a> EventColumns<'a> {
-    /// Adds the event with the next place in the block. `after` is the name and the tag of the plant after the event.
+    /// Adds the event with the next place in the block. `after` is the plant after the event.
     pub(super) fn push(
         &mut self,
         kind: EventKind,
         id: PlantId,
-        after: Option<(&'a str, Option<&'a str>)>,
+        after: Option<PlantRef<'a>>,
         by: Option<&'a Author>,
         before: Option<i64>,
     ) {
-        let (name, tag) = after.unzip();
+        let (name, tag) = after.map(|PlantRef { name, tag }| (name, tag)).unzip();
         self.numbers.push(i64::from(self.count()));
         self.kinds.push(kind_number(kind));
         self.ids.push(id.get());

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::Context as _;
-use plant_domain::{Plant, PlantId};
+use plant_domain::{Plant, PlantId, PlantRef};
 use plant_store::{
     Author, EventKind, HistoryPage, HistoryRequest, PastChange, Revision, StoredPlant,
 };
@@ -91,14 +91,14 @@ pub(super) async fn history(
 
 fn past_change(row: &Row) -> anyhow::Result<PastChange> {
     let revision: i64 = row.try_get("revision")?;
-    let (name, tag): (Option<String>, Option<String>) = (row.try_get("name")?, row.try_get("tag")?);
+    let (name, tag): (Option<&str>, _) = (row.try_get("name")?, row.try_get("tag")?);
     let author: Option<&str> = row.try_get("author")?;
     Ok(PastChange {
         revision: Revision::from(revision.cast_unsigned()),
         kind: kind_of(row.try_get("kind")?)?,
         at: time_of(row.try_get("at_ms")?),
         by: author.map(Author::new).transpose()?,
-        plant: name.map(|name| Plant::new(name, tag)).transpose()?,
+        plant: name.map(|name| PlantRef { name, tag }.to_plant()).transpose()?,
     })
 }
 

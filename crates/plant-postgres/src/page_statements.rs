@@ -2,6 +2,8 @@
 
 use plant_domain::PlantId;
 
+use crate::statements::PLANT;
+
 /// Begins a transaction whose reads are all of one moment, that of the first read. After a longer pause between two
 /// pages of a snapshot, PostgreSQL ends the transaction, so that none stays open after its machine has gone.
 pub(super) const BEGIN_MOMENT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT FROM SCHEMA.layout; \
@@ -47,13 +49,13 @@ pub(super) fn plants_from(direction: Direction, has_tag: bool, has_name_part: bo
     };
     if !has_name_part {
         return format!(
-            "SELECT id, revision, name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {ordered} LIMIT $2"
+            "SELECT {PLANT} FROM SCHEMA.plants WHERE {start} ORDER BY {ordered} LIMIT $2"
         );
     }
     format!(
         "WITH examined AS (\
-           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {start} ORDER BY {ordered} LIMIT $3) \
-         SELECT id, revision, name, tag, (SELECT count(*) FROM examined) AS examined, \
+           SELECT {PLANT}, folded_name FROM SCHEMA.plants WHERE {start} ORDER BY {ordered} LIMIT $3) \
+         SELECT {PLANT}, (SELECT count(*) FROM examined) AS examined, \
            strpos(coalesce(folded_name, ''), $4) > 0 AS is_match \
          FROM examined \
          WHERE strpos(coalesce(folded_name, ''), $4) > 0 OR id = (SELECT {last}(id) FROM examined) \
@@ -93,10 +95,10 @@ pub(super) fn plants_by_name(direction: Direction, index: NameIndex, has_tag: bo
     let has_the_tag = if has_tag { "AND tag = $6" } else { "" };
     format!(
         "WITH found AS MATERIALIZED (\
-           SELECT id, revision, name, folded_name, tag FROM SCHEMA.plants WHERE {is_candidate} LIMIT $2) \
+           SELECT {PLANT}, folded_name FROM SCHEMA.plants WHERE {is_candidate} LIMIT $2) \
          SELECT page.*, counted.candidates FROM (SELECT count(*) AS candidates FROM found) AS counted \
          LEFT JOIN (\
-           SELECT id, revision, name, tag FROM found WHERE id {from} $1 AND strpos(folded_name, $4) > 0 {has_the_tag} \
+           SELECT {PLANT} FROM found WHERE id {from} $1 AND strpos(folded_name, $4) > 0 {has_the_tag} \
            ORDER BY id {order} LIMIT $3) AS page ON true \
          ORDER BY page.id {order}"
     )

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Context as _;
-use plant_domain::{PlantId, fold_name};
+use plant_domain::{PlantId, PlantRef, fold_name};
 use plant_store::write::{Decision, KeptPlant, Write};
 use plant_store::{Author, EventKind, IdempotencyDigest, Revision, StoreError};
 use tokio_postgres::Row;
@@ -228,7 +228,8 @@ impl<'a> RowColumns<'a> {
 
     pub(super) fn push(&mut self, id: PlantId, row: &'a PlannedRow) {
         let after = row.after.as_ref();
-        let (name, tag) = after.map(|after| after.stored.plant.members()).unzip();
+        let members = after.map(|after| after.stored.plant.members());
+        let (name, tag) = members.map(|PlantRef { name, tag }| (name, tag)).unzip();
         let digest = after.and_then(|after| after.idempotency);
         self.ids.push(id.get());
         self.numbers.push(row.number);

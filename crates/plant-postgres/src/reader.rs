@@ -89,8 +89,7 @@ impl PostgresReader {
 pub(super) fn page_of(plants: &[StoredPlant]) -> Page {
     let mut page = Page::with_capacity(plants.len());
     for StoredPlant { id, plant, revision } in plants {
-        let (name, tag) = plant.members();
-        page.push(NewPlantRef { id: *id, name, tag }, *revision);
+        page.push(NewPlantRef { id: *id, plant: plant.members() }, *revision);
     }
     page
 }

@@ -17,7 +17,7 @@
 //! changes, and readers add those that are not folded yet.
 
 use anyhow::Context as _;
-use plant_domain::{Plant, PlantId};
+use plant_domain::{PlantId, PlantRef};
 use plant_store::{EventKind, Revision, StoredPlant};
 use tokio_postgres::Row;
 
@@ -41,13 +41,16 @@ pub(super) fn kind_of(number: i16) -> anyhow::Result<EventKind> {
         .with_context(|| format!("an event is of kind {number}, which is unknown"))
 }
 
-/// The plant in a row that begins with id, revision, name and tag; `None` for a removed plant. Checks the create rules,
+/// The columns that [`stored_plant`] reads.
+pub(super) const PLANT: &str = "id, revision, name, tag";
+
+/// The plant in a row that begins with the columns [`PLANT`]; `None` for a removed plant. Checks the create rules,
 /// because this program writes no row that breaks one.
 pub(super) fn stored_plant(row: &Row) -> anyhow::Result<Option<StoredPlant>> {
     let (id, revision): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let (name, tag): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
+    let (name, tag): (Option<&str>, Option<&str>) = (row.try_get(2)?, row.try_get(3)?);
     let Some(name) = name else { return Ok(None) };
-    let plant = Plant::new(name, tag);
+    let plant = PlantRef { name, tag }.to_plant();
     let plant = plant.with_context(|| format!("the row of plant {id} breaks the rules"))?;
     let revision = Revision::from(revision.cast_unsigned());
     Ok(Some(StoredPlant { id: PlantId::from(id), plant, revision }))

@@ -1,6 +1,6 @@
 //! Recognizes a repeated create or batch.
 
-use plant_domain::NewPlant;
+use plant_domain::{NewPlant, PlantRef};
 use sha2::{Digest, Sha256};
 
 /// A digest of an idempotency key and of the plant, or the batch, that was sent with it.
@@ -20,7 +20,8 @@ impl IdempotencyDigest {
     #[must_use]
     pub fn new(key: &str, new_plant: &NewPlant) -> Self {
         let mut hash = Sha256::new();
-        let (name, tag) = new_plant.plant().members();
+        // A later member may add bytes only where a plant has it, so that retries of older creates are still recognized.
+        let PlantRef { name, tag } = new_plant.plant().members();
         // A length before each text keeps different inputs from hashing the same bytes.
         for text in [Some(key), Some(name), tag] {
             match text {

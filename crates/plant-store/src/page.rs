@@ -1,6 +1,6 @@
 //! A page of plants.
 
-use plant_domain::{NewPlantRef, Plant, PlantId, Violations};
+use plant_domain::{MEMBERS, NewPlantRef, PlantId, PlantRef, Violations};
 use serde::{Serialize, Serializer};
 
 use crate::{Revision, StoredPlant};
@@ -11,19 +11,18 @@ use crate::{Revision, StoredPlant};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     rows: Vec<Row>,
-    /// The name and the tag of each row, one after the other.
+    /// The texts of each row, one after the other.
     texts: String,
     /// The id of the next [`PagePlace`](crate::PagePlace) in the direction of the request, if there may be a next page.
     pub next: Option<PlantId>,
 }
 
-/// A plant of the page, with the lengths of its texts.
+/// A plant of the page, with the lengths of its texts in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     id: PlantId,
     revision: Revision,
-    name_bytes: usize,
-    tag_bytes: Option<usize>,
+    lengths: [Option<usize>; MEMBERS.len()],
 }
 
 impl Page {
@@ -41,11 +40,10 @@ impl Page {
 
     /// Adds a valid plant, whose id must be greater than those before.
     pub fn push(&mut self, plant: NewPlantRef<'_>, revision: Revision) {
-        let NewPlantRef { id, name, tag } = plant;
-        self.texts.push_str(name);
-        self.texts.push_str(tag.unwrap_or_default());
-        let (name_bytes, tag_bytes) = (name.len(), tag.map(str::len));
-        self.rows.push(Row { id, revision, name_bytes, tag_bytes });
+        let NewPlantRef { id, plant } = plant;
+        let texts = plant.texts();
+        texts.into_iter().flatten().for_each(|text| self.texts.push_str(text));
+        self.rows.push(Row { id, revision, lengths: texts.map(|text| text.map(str::len)) });
     }
 
     /// How many plants are on the page.
@@ -64,14 +62,13 @@ impl Page {
     pub fn plants(&self) -> impl Iterator<Item = (NewPlantRef<'_>, Revision)> {
         let mut rest = &*self.texts;
         self.rows.iter().map(move |row| {
-            let name;
-            (name, rest) = rest.split_at(row.name_bytes);
-            let tag = row.tag_bytes.map(|tag_bytes| {
-                let tag;
-                (tag, rest) = rest.split_at(tag_bytes);
-                tag
-            });
-            (NewPlantRef { id: row.id, name, tag }, row.revision)
+            let mut next = |length| {
+                let text;
+                (text, rest) = rest.split_at(length);
+                text
+            };
+            let plant = PlantRef::of_texts(row.lengths.map(|length| length.map(&mut next)));
+            (NewPlantRef { id: row.id, plant }, row.revision)
         })
     }
 
@@ -82,9 +79,7 @@ impl Page {
     /// Every rule that the first invalid plant breaks. No repository returns such a page.
     pub fn stored_plants(&self) -> Result<Vec<StoredPlant>, Violations> {
         let stored = |(plant, revision): (NewPlantRef<'_>, Revision)| {
-            let NewPlantRef { id, name, tag } = plant;
-            let plant = Plant::new(name, tag.map(str::to_owned))?;
-            Ok(StoredPlant { id, plant, revision })
+            Ok(StoredPlant { id: plant.id, plant: plant.plant.to_plant()?, revision })
         };
         self.plants().map(stored).collect()
     }

@@ -1,9 +1,9 @@
-//! The record of a plant, and its bytes.
+//! The records of a plant and of its replaced versions, and their bytes.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use plant_domain::{Plant, PlantId};
+use plant_domain::{Plant, PlantId, PlantRef};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::format::{Format, whole};
@@ -13,6 +13,7 @@ use crate::write::KeptPlant;
 use crate::{IdempotencyDigest, Revision, StoredPlant};
 
 const FORMAT: Format = Format { name: "the record of a plant", oldest: 1, newest: 1 };
+const VERSION: Format = Format { name: "a version of a plant", oldest: 1, newest: 1 };
 
 /// The stored state of a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,17 @@ pub(crate) struct PlantRecord<'a> {
 }
 
 impl<'a> PlantRecord<'a> {
+    /// A plant with this name alone.
+    #[cfg(test)]
+    pub(crate) fn named(name: &'a str, revision: u64) -> Self {
+        Self { revision, idempotency: None, name, tag: None }
+    }
+
+    pub(crate) const fn members(&self) -> PlantRef<'a> {
+        let Self { name, tag, .. } = *self;
+        PlantRef { name, tag }
+    }
+
     pub(crate) fn encode(&self) -> anyhow::Result<EncodedPlant> {
         #[cfg(feature = "conformance")]
         if next_version::is_written() {
@@ -50,7 +62,7 @@ impl<'a> PlantRecord<'a> {
     pub(crate) fn of(plant: &'a KeptPlant) -> Self {
         let KeptPlant { stored: StoredPlant { plant, revision, .. }, idempotency } = plant;
         let idempotency = idempotency.map(IdempotencyDigest::to_bytes);
-        let (name, tag) = plant.members();
+        let PlantRef { name, tag } = plant.members();
         Self { revision: revision.get(), idempotency, name, tag }
     }
 
@@ -62,8 +74,8 @@ impl<'a> PlantRecord<'a> {
     /// Checks the rules again: a record that breaks one is damaged.
     pub(crate) fn to_stored_plant(self, id: PlantId) -> anyhow::Result<StoredPlant> {
         ensure!(self.revision > 0, "the record of plant {id} has no revision");
-        let plant = Plant::new(self.name, self.tag.map(str::to_owned))
-            .with_context(|| format!("the record of plant {id} breaks the rules"))?;
+        let plant = self.members().to_plant();
+        let plant = plant.with_context(|| format!("the record of plant {id} breaks the rules"))?;
         Ok(StoredPlant { id, plant, revision: Revision::from(self.revision) })
     }
 }
@@ -79,8 +91,8 @@ impl EncodedPlant {
 
     /// The plant alone.
     pub(crate) fn to_plant(&self) -> anyhow::Result<Plant> {
-        let PlantRecord { name, tag, .. } = self.decode()?;
-        Plant::new(name, tag.map(str::to_owned)).context("the record of a plant breaks the rules")
+        let plant = self.decode()?.members().to_plant();
+        plant.context("the record of a plant breaks the rules")
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -109,5 +121,24 @@ impl Serialize for EncodedPlant {
 impl<'de> Deserialize<'de> for EncodedPlant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         <&[u8]>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// The members of a plant between two events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Version<'a> {
+    name: &'a str,
+    tag: Option<&'a str>,
+}
+
+impl<'a> Version<'a> {
+    pub(crate) fn encode(record: &EncodedPlant) -> anyhow::Result<Vec<u8>> {
+        let PlantRef { name, tag } = record.decode()?.members();
+        VERSION.encode(&Version { name, tag }, name.len() + tag.map_or(0, str::len) + 8)
+    }
+
+    pub(crate) fn decode(value: &'a [u8]) -> anyhow::Result<Plant> {
+        let Version { name, tag } = VERSION.decode(value).context("a version is damaged")?;
+        PlantRef { name, tag }.to_plant().context("a version of a plant breaks the rules")
     }
 }

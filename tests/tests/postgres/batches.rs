@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plant_domain::{PlantId, PlantPatch, TagPatch};
+use plant_domain::{PlantId, PlantPatch, TextPatch};
 use plant_store::write::Write;
 use plant_store::{
     Batch, BatchError, Event, EventsAfter, IdempotencyDigest, PlantRepository, Preconditions,
@@ -25,7 +25,7 @@ fn put(id: i64, name: &str) -> Write {
 }
 
 fn tagging(id: i64, tag: &str) -> Write {
-    let patch = PlantPatch::new(None, TagPatch::Set(tag.to_owned())).expect("valid");
+    let patch = PlantPatch::new(None, TextPatch::Set(tag.to_owned())).expect("valid");
     Write::Patch(PlantId::from(id), patch, Preconditions::default())
 }
 

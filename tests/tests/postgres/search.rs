@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plant_domain::{PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{Plant, PlantFilter, PlantId, PlantPatch, TextPatch};
 use plant_postgres::PostgresRepository;
 use plant_store::{OnConflict, PlantRepository, Preconditions, StoreError, TagPageRequest};
 use plantd_tests::wait_until;
@@ -65,8 +65,8 @@ async fn check_searches(repository: &PostgresRepository) {
     for part in PARTS {
         for tag in [None, Some("even")] {
             let filter = filter(Some(part), tag);
-            let is_match = |(name, tag): (&str, Option<&str>)| filter.matches(name, tag);
-            let matching = all.iter().filter(|stored| is_match(stored.plant.members()));
+            let is_match = |plant: &Plant| filter.matches(plant.name(), plant.tag());
+            let matching = all.iter().filter(|stored| is_match(&stored.plant));
             let matching: Vec<_> = matching.cloned().collect();
             for limit in [2, 1_000] {
                 assert_eq!(list(repository, &filter, limit).await.0, matching, "{filter:?}");
@@ -172,7 +172,7 @@ async fn write_at_random(repository: Arc<PostgresRepository>, seed: i64) {
             0 => repository.create(new_plant, None).await.map(drop),
             1 => repository.delete(PlantId::from(id), any).await,
             2 => {
-                let tag = tag.map_or(TagPatch::Remove, |tag| TagPatch::Set(tag.to_owned()));
+                let tag = tag.map_or(TextPatch::Remove, |tag| TextPatch::Set(tag.to_owned()));
                 let patch = PlantPatch::new(None, tag).expect("valid");
                 repository.patch(PlantId::from(id), patch, any).await.map(drop)
             }

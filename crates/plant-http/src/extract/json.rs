@@ -9,7 +9,9 @@ use std::borrow::Cow;
 use actix_http::Payload;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
-use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TagPatch, Violations};
+use plant_domain::{
+    NewPlant, Plant, PlantChanges, PlantId, PlantPatch, PlantRef, TextPatch, Violations,
+};
 use serde_json::value::RawValue;
 
 use crate::errors::{ErrorNumber, Failure};
@@ -62,10 +64,8 @@ impl JsonResource for NewPlant {
     fn from_members(members: Members<'_>, _id_in_path: Option<PlantId>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         let id = required("id", members.id, integer, &mut problems);
-        let name = required("name", members.name, text, &mut problems);
-        let tag = if_present("tag", members.tag, text_or_null, &mut problems).flatten();
-        match (id, name) {
-            (Some(id), Some(name)) if problems.is_empty() => Ok(Self::new(id, name, tag)?),
+        match (id, plant(members, &mut problems)) {
+            (Some(id), Some(plant)) => Ok(plant?.with_id(id.into())),
             _ => Err(wrong_shape(problems.join("; "))),
         }
     }
@@ -78,11 +78,9 @@ impl JsonResource for Plant {
     fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         let id = if_present("id", members.id, integer, &mut problems);
-        let name = required("name", members.name, text, &mut problems);
-        let tag = if_present("tag", members.tag, text_or_null, &mut problems).flatten();
-        match name {
-            Some(name) if problems.is_empty() => checked(id, id_in_path, Self::new(name, tag)),
-            _ => Err(wrong_shape(problems.join("; "))),
+        match plant(members, &mut problems) {
+            Some(plant) => checked(id, id_in_path, plant),
+            None => Err(wrong_shape(problems.join("; "))),
         }
     }
 }
@@ -95,16 +93,31 @@ impl JsonResource for PlantPatch {
     fn from_members(members: Members<'_>, id_in_path: Option<PlantId>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         let id = if_present("id", members.id, integer, &mut problems);
-        let name = if_present("name", members.name, text, &mut problems).map(Cow::into_owned);
-        let tag = match if_present("tag", members.tag, text_or_null, &mut problems) {
-            None => TagPatch::Keep,
-            Some(None) => TagPatch::Remove,
-            Some(Some(tag)) => TagPatch::Set(tag),
-        };
+        let [name, tag] = members.texts;
+        let name = if_present("name", name, text, &mut problems).map(Cow::into_owned);
+        let tag = text_patch("tag", tag, &mut problems);
         if !problems.is_empty() {
             return Err(wrong_shape(problems.join("; ")));
         }
-        checked(id, id_in_path, Self::new(name, tag))
+        checked(id, id_in_path, PlantChanges { name, tag }.check())
+    }
+}
+
+/// The plant with these members; `None` if there is a problem with one of them, or has been one before.
+fn plant(members: Members<'_>, problems: &mut Vec<String>) -> Option<Result<Plant, Violations>> {
+    let [name, tag] = members.texts;
+    let name = required("name", name, text, problems);
+    let tag = if_present("tag", tag, text_or_null, problems).flatten();
+    let name = name.filter(|_| problems.is_empty())?;
+    Some(PlantRef { name: &name, tag: tag.as_deref() }.to_plant())
+}
+
+/// What a merge patch does with a member that a plant may lack.
+fn text_patch(name: &str, member: Member<'_>, problems: &mut Vec<String>) -> TextPatch {
+    match if_present(name, member, text_or_null, problems) {
+        None => TextPatch::Keep,
+        Some(None) => TextPatch::Remove,
+        Some(Some(text)) => TextPatch::Set(text.into_owned()),
     }
 }
 
@@ -157,8 +170,8 @@ pub(super) fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
     text_of(value).ok_or("must be a string")
 }
 
-fn text_or_null(value: &RawValue) -> Result<Option<String>, &'static str> {
-    if value.get() == "null" { Ok(None) } else { text(value).map(|it| Some(it.into_owned())) }
+fn text_or_null(value: &RawValue) -> Result<Option<Cow<'_, str>>, &'static str> {
+    if value.get() == "null" { Ok(None) } else { text(value).map(Some) }
 }
 
 pub(super) fn wrong_shape(message: impl Into<String>) -> Failure {

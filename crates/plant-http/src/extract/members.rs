@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use plant_domain::MEMBERS;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -13,8 +14,8 @@ use crate::errors::{ErrorNumber, Failure};
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(super) id: Member<'a>,
-    pub(super) name: Member<'a>,
-    pub(super) tag: Member<'a>,
+    /// In the order of [`MEMBERS`].
+    pub(super) texts: [Member<'a>; MEMBERS.len()],
     /// The first of their values that is a string with a lone surrogate, and serde_json's error for it.
     not_text: Option<(&'a RawValue, serde_json::Error)>,
 }
@@ -63,12 +64,12 @@ impl<'a> Members<'a> {
     }
 
     fn of_name(&mut self, name: &RawValue) -> Option<&mut Member<'a>> {
-        match &*text_of(name)? {
-            "id" => Some(&mut self.id),
-            "name" => Some(&mut self.name),
-            "tag" => Some(&mut self.tag),
-            _ => None,
+        let name = &*text_of(name)?;
+        if name == "id" {
+            return Some(&mut self.id);
         }
+        let place = MEMBERS.iter().position(|member| *member == name)?;
+        Some(&mut self.texts[place])
     }
 }
 

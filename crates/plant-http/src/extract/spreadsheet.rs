@@ -5,6 +5,7 @@
 //! no longer the one of the plant. A byte order mark says that the file is UTF-8.
 
 use std::io::{self, Write};
+use std::iter;
 
 use csv::{QuoteStyle, Terminator, WriterBuilder};
 use plant_domain::NewPlantRef;
@@ -25,9 +26,9 @@ pub(super) fn write_rows<'a>(
     let mut builder = WriterBuilder::new();
     builder.terminator(Terminator::CRLF).quote_style(QuoteStyle::NonNumeric);
     let mut writer = builder.from_writer(output);
-    for NewPlantRef { id, name, tag } in plants {
-        let [name, tag] = [name, tag.unwrap_or_default()].map(guarded);
-        writer.write_record([id.to_string(), name, tag])?;
+    for NewPlantRef { id, plant } in plants {
+        let texts = plant.texts().map(|text| guarded(text.unwrap_or_default()));
+        writer.write_record(iter::once(id.to_string()).chain(texts))?;
     }
     writer.flush()
 }

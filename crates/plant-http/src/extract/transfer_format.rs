@@ -1,11 +1,12 @@
 //! The formats of imports and exports.
 
 use std::io::{self, BufWriter, Write};
+use std::iter;
 use std::str::FromStr;
 
 use actix_http::HttpMessage;
 use actix_http::header::HeaderMap;
-use plant_domain::NewPlantRef;
+use plant_domain::{COLUMNS, NewPlantRef};
 
 use crate::errors::{ErrorNumber, Failure};
 use crate::extract::media_type::{JSON, check_media_type, quality};
@@ -20,8 +21,6 @@ pub enum TransferFormat {
     /// order, with or without `tag`. An empty tag cell is no tag.
     Csv,
 }
-
-pub(crate) const CSV_HEADER: [&str; 3] = ["id", "name", "tag"];
 
 const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv";
@@ -42,7 +41,7 @@ impl TransferFormat {
     pub fn header(self) -> String {
         match self {
             Self::NdJson => String::new(),
-            Self::Csv => CSV_HEADER.join(",") + "\n",
+            Self::Csv => COLUMNS.join(",") + "\n",
         }
     }
 
@@ -91,8 +90,9 @@ fn write_csv<'a>(
     output: &mut impl Write,
 ) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(output);
-    for NewPlantRef { id, name, tag } in plants {
-        writer.write_record([&id.to_string(), name, tag.unwrap_or_default()])?;
+    for NewPlantRef { id, plant } in plants {
+        let texts = plant.texts().map(Option::unwrap_or_default);
+        writer.write_record(iter::once(&*id.to_string()).chain(texts))?;
     }
     writer.flush()
 }
@@ -144,7 +144,7 @@ impl ExportFormat {
     pub fn header(self) -> String {
         match self {
             Self::Rows(format) => format.header(),
-            Self::Spreadsheet => format!("\u{feff}{}\r\n", CSV_HEADER.join(",")),
+            Self::Spreadsheet => format!("\u{feff}{}\r\n", COLUMNS.join(",")),
         }
     }
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use plant_domain::{NewPlant, PlantId, PlantPatch, TagPatch};
+use plant_domain::{NewPlant, PlantId, PlantPatch, TextPatch};
 use tokio::task::yield_now;
 
 use super::store_under_test::{StoreUnderTest, at_once, create, get, new_plant};
@@ -126,7 +126,7 @@ pub(super) async fn a_refused_batch_leaves_nothing_to_the_writes_beside_it(
                 assert!(is_missing, "{refusal:?}");
                 return None;
             }
-            let tag = TagPatch::Set(format!("tag {turn} {client}"));
+            let tag = TextPatch::Set(format!("tag {turn} {client}"));
             let patch = PlantPatch::new(None, tag).expect("valid");
             let patched = repository.patch(id, patch, Preconditions::default()).await;
             Some(patched.unwrap_or_else(|error| panic!("a patch failed: {error}")))
@@ -145,7 +145,7 @@ pub(super) async fn batches_with_a_digest_are_each_carried_out_once(store: &impl
     create(&repository, &new_plant(-1, "before all", None)).await;
     for turn in 0..100 {
         let begin = repository.newest_event().await.expect("reads");
-        let patch = PlantPatch::new(Some(format!("turn {turn}")), TagPatch::Keep).expect("valid");
+        let patch = PlantPatch::new(Some(format!("turn {turn}")), TextPatch::Keep).expect("valid");
         let writes = vec![
             Write::Create(new_plant(turn, "Rosa", None), None),
             Write::Patch(PlantId::from(-1), patch, Preconditions::default()),

@@ -49,7 +49,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use plant_domain::{PlantFilter, PlantId, PlantPatch, TagPatch};
+use plant_domain::{PlantFilter, PlantId, PlantPatch, TextPatch};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -150,7 +150,7 @@ async fn of_many_writes_of_one_plant_at_once_exactly_one_succeeds(store: &impl S
                     "create" => Write::Create(new_plant(7, &name, None), None),
                     "put" => Write::Put(new_plant(7, &name, None), unchanged.clone()),
                     "patch" => {
-                        let patch = PlantPatch::new(Some(name), TagPatch::Keep);
+                        let patch = PlantPatch::new(Some(name), TextPatch::Keep);
                         Write::Patch(id, patch.expect("valid"), unchanged.clone())
                     }
                     _ => Write::Delete(id, unchanged.clone()),

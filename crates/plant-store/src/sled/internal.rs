@@ -23,8 +23,7 @@ pub fn plant_record(
     let encoded = record.encode().expect("what was read can be written");
     let stored = record.to_stored_plant(PlantId::from(7)).ok();
     if let Some(StoredPlant { plant, revision, .. }) = &stored {
-        let of_record = (record.name, record.tag, record.revision);
-        assert_eq!((plant.name(), plant.tag(), revision.get()), of_record);
+        assert_eq!((plant.members(), revision.get()), (record.members(), record.revision));
     }
     Ok((encoded.bytes().to_vec(), record, stored))
 }

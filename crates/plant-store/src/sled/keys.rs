@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | tags | the tag | how many more plants have the tag than in older tables; the sum over all tables is the count |
 //! | events | the sequence number | an [`EventRecord`](super::events::record::EventRecord) |
-//! | | 128 and a sequence number | the [`Version`](super::events::record::Version) of a plant that the event with this number made, and a later one replaced |
+//! | | 128 and a sequence number | the [`Version`](crate::record::Version) of a plant that the event with this number made, and a later one replaced |
 //! | | 129, the ordered id, and the sequence number of a deletion with all bits flipped | none |
 //! | | 130, the digest of a batch, and the number of its last event with all bits flipped | its [results](super::commit::change::BatchResults) |
 //! | plants | the ordered id | a [`PlantRecord`](crate::record::PlantRecord) |

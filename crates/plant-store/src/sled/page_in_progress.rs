@@ -65,6 +65,6 @@ impl<'a> PageInProgress<'a> {
 
 /// Adds a plant to a page. The rules need no check: the checksum vouches for the record of a valid plant.
 pub(crate) fn push(page: &mut Page, id: PlantId, record: &PlantRecord<'_>) {
-    let plant = NewPlantRef { id, name: record.name, tag: record.tag };
+    let plant = NewPlantRef { id, plant: record.members() };
     page.push(plant, Revision::from(record.revision));
 }

@@ -9,10 +9,10 @@ use plant_domain::{Plant, PlantId};
 use tokio::sync::watch;
 
 use crate::IdempotencyDigest;
-use crate::record::EncodedPlant;
+use crate::record::{EncodedPlant, Version};
 use crate::sled::commit::change::{ChangeGroup, Totals};
 use crate::sled::compaction::merge::{Merge, Tables};
-use crate::sled::events::record::{EventRecord, Version};
+use crate::sled::events::record::EventRecord;
 use crate::sled::keys::{self, EventKey};
 use crate::sled::memtable::Memtable;
 use crate::sled::memtable::tag_counts::{TagCountRun, TagCounts};

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use plant_domain::{NewPlant, NewPlantRef};
+use plant_domain::{NewPlant, NewPlantRef, PlantRef};
 use plant_http::transfer::TransferFormat;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -60,7 +60,7 @@ impl Table {
     /// The rows of these plants, below a header if they are the first.
     fn rows(&mut self, plants: Vec<NewPlantRef<'_>>) -> String {
         let plants = plants.into_iter();
-        let rows = plants.map(|NewPlantRef { id, name, tag }| {
+        let rows = plants.map(|NewPlantRef { id, plant: PlantRef { name, tag } }| {
             [id.to_string(), printable(name), printable(tag.unwrap_or_default())]
         });
         let mut rows: Vec<[String; 3]> = rows.collect();

@@ -4,16 +4,15 @@
 //! report a quote that is open at the end. So this module implements the few states of the format; a fuzz target
 //! compares the records with those of the `csv` crate.
 
-use plant_domain::{Error, NewPlant, PlantId};
+use plant_domain::{COLUMNS, Error, MEMBERS, NewPlant, OPTIONAL_MEMBERS, PlantId, PlantRef};
 
 use crate::errors::{ErrorNumber, Failure};
-use crate::extract::transfer_format::CSV_HEADER;
 use crate::limits::ROW_MAX_BYTES;
 
 use super::row::{Lines, ReadRow, RowReader, too_large_to_go_on};
 
 /// How many cells of a record are kept: one more than there may be, to notice one too many.
-const CELLS_KEPT: usize = CSV_HEADER.len() + 1;
+const CELLS_KEPT: usize = COLUMNS.len() + 1;
 
 /// How much of the name of a wrong column a message shows, in characters.
 const COLUMN_SHOWN_MAX_CHARACTERS: usize = 64;
@@ -99,7 +98,7 @@ impl Record {
         let mut problems = Vec::new();
         for cell in header {
             let shown: String = cell.chars().take(COLUMN_SHOWN_MAX_CHARACTERS).collect();
-            match CSV_HEADER.into_iter().find(|column| *column == cell) {
+            match COLUMNS.into_iter().find(|column| *column == cell) {
                 None => problems.push(format!("{shown:?} is unknown")),
                 Some(column) if columns.contains(&column) => {
                     problems.push(format!("{shown:?} is repeated"));
@@ -107,7 +106,8 @@ impl Record {
                 Some(column) => columns.push(column),
             }
         }
-        let missing = ["id", "name"].into_iter().filter(|column| !columns.contains(column));
+        let needed = COLUMNS.into_iter().filter(|column| !OPTIONAL_MEMBERS.contains(column));
+        let missing = needed.filter(|column| !columns.contains(column));
         problems.extend(missing.map(|column| format!("{column:?} is missing")));
         if problems.is_empty() { Ok(columns) } else { Err(wrong_header(&problems.join(", "))) }
     }
@@ -120,14 +120,15 @@ impl Record {
                 format!("a row must have {} cells: {}", columns.len(), columns.join(",")),
             ));
         }
-        let [id, name, tag] = CSV_HEADER.map(|column| {
+        let cell = |column: &str| {
             let at = columns.iter().position(|it| *it == column);
             at.map_or("", |at| cells[at])
-        });
-        let id: PlantId = id
+        };
+        let id: PlantId = cell("id")
             .parse()
             .map_err(|refusal| Failure::new(ErrorNumber::WrongShape, format!("id: {refusal}")))?;
-        Ok(NewPlant::new(id, name, Some(tag.to_owned()).filter(|tag| !tag.is_empty()))?)
+        let texts = MEMBERS.map(|member| Some(cell(member)).filter(|it| !it.is_empty()));
+        Ok(PlantRef::of_texts(texts).to_plant()?.with_id(id))
     }
 }
 
@@ -195,9 +196,10 @@ pub(crate) fn wrong_header(problem: &str) -> Failure {
     Failure::new(
         ErrorNumber::WrongShape,
         format!(
-            "the first line of a CSV body must name its columns: {}, in any order, where tag may be left out; \
+            "the first line of a CSV body must name its columns: {}, in any order, where {} may be left out; \
              {problem}",
-            CSV_HEADER.join(",")
+            COLUMNS.join(","),
+            OPTIONAL_MEMBERS.join(" or ")
         ),
     )
 }

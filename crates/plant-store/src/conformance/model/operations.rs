@@ -1,6 +1,6 @@
 //! Random operations on few plants.
 
-use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TagPatch};
+use plant_domain::{NewPlant, Plant, PlantId, PlantPatch, TextPatch};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -166,9 +166,9 @@ fn new_plant() -> impl Strategy<Value = NewPlant> {
 
 fn patch() -> impl Strategy<Value = PlantPatch> {
     let tag = prop_oneof![
-        Just(TagPatch::Keep),
-        Just(TagPatch::Remove),
-        text(&TAGS).prop_map(TagPatch::Set),
+        Just(TextPatch::Keep),
+        Just(TextPatch::Remove),
+        text(&TAGS).prop_map(TextPatch::Set),
     ];
     (option::of(text(&NAMES)), tag)
         .prop_map(|(name, tag)| PlantPatch::new(name, tag).expect("the model's patches are valid"))

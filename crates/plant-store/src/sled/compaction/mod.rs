@@ -206,7 +206,7 @@ mod tests {
         let mut group = ChangeGroup::after(&compactor.tree.read().totals, 0);
         for revision in (group.first_sequence..).take(PLANTS_OF_A_MEMTABLE) {
             let id = PlantId::from(revision.cast_signed());
-            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: Some("R") };
+            let record = PlantRecord { tag: Some("R"), ..PlantRecord::named("Rosa", revision) };
             let record = record.encode().expect("encodes");
             let created = EventKind::Created;
             let change = Change::new(created, id, Origin::default(), None, Some(record));

@@ -208,7 +208,7 @@ mod tests {
             let mut group = ChangeGroup::after(&tree.read().totals, 1);
             group.at_ms = second * 1000;
             let revision = group.first_sequence;
-            let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+            let record = PlantRecord::named("Rosa", revision);
             let record = record.encode().expect("encodes");
             let id = PlantId::from(revision.cast_signed());
             let created = EventKind::Created;

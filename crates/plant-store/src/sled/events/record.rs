@@ -1,19 +1,17 @@
-//! The records of events and of replaced versions of plants, and their bytes.
+//! The records of events, and their bytes.
 
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use plant_domain::{Plant, PlantId};
+use plant_domain::PlantId;
 use serde::{Deserialize, Serialize};
 
 use crate::event::from_millis;
 use crate::format::{Format, whole};
-use crate::record::EncodedPlant;
 use crate::sled::commit::change::check_time;
 use crate::{Author, EventKind};
 
 const EVENT: Format = Format { name: "an event", oldest: 1, newest: 2 };
-const VERSION: Format = Format { name: "a version of a plant", oldest: 1, newest: 1 };
 
 /// An event as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,26 +57,5 @@ impl EventRecord {
 
     pub(crate) fn at(&self) -> SystemTime {
         from_millis(self.core.at_ms)
-    }
-}
-
-/// The name and the tag of a plant between two events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Version<'a> {
-    name: &'a str,
-    tag: Option<&'a str>,
-}
-
-impl<'a> Version<'a> {
-    pub(crate) fn encode(record: &EncodedPlant) -> anyhow::Result<Vec<u8>> {
-        let record = record.decode()?;
-        let version = Version { name: record.name, tag: record.tag };
-        VERSION.encode(&version, record.name.len() + record.tag.map_or(0, str::len) + 8)
-    }
-
-    pub(crate) fn decode(value: &'a [u8]) -> anyhow::Result<Plant> {
-        let version: Version<'a> = VERSION.decode(value).context("a version is damaged")?;
-        let plant = Plant::new(version.name, version.tag.map(str::to_owned));
-        plant.context("a version of a plant breaks the rules")
     }
 }

@@ -212,7 +212,7 @@ mod tests {
         for id in 0_i64.. {
             // Letters of two bytes make the most postings for their size.
             let name: String = (0..255).map(|_| random.char('\u{80}'..='\u{7ff}')).collect();
-            let record = PlantRecord { revision: 1, idempotency: None, name: &name, tag: None };
+            let record = PlantRecord::named(&name, 1);
             let record = record.encode().expect("encodes");
             let key = keys::plant_key(id.into());
             table.add(Map::Plants, &key, Some(record.bytes())).expect("writes");

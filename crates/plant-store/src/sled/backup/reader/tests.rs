@@ -74,7 +74,7 @@ fn a_backup_with_valid_checksums_and_wrong_content_is_detected_and_not_restored(
 
     let key = plant_key(PlantId::from(7));
     let of = |revision: u64, name| {
-        let record = PlantRecord { revision, idempotency: None, name, tag: None };
+        let record = PlantRecord::named(name, revision);
         record.encode().expect("encodes")
     };
     for (record, words) in [

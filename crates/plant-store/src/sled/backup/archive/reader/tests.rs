@@ -17,7 +17,7 @@ const EVENT_LOG: u32 = 7;
 fn write(archive: &Path, times_ms: &[u64]) {
     let mut totals = Totals::default();
     for (revision, at_ms) in (1..).zip(times_ms) {
-        let record = PlantRecord { revision, idempotency: None, name: "Rosa", tag: None };
+        let record = PlantRecord::named("Rosa", revision);
         let record = record.encode().expect("encodes");
         let id = PlantId::from(revision.cast_signed());
         let created = Change::new(EventKind::Created, id, Origin::default(), None, Some(record));
