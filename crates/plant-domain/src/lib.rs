@@ -33,7 +33,10 @@ pub use filter::{PlantFilter, fold_name};
 pub use patch::{PlantChanges, PlantPatch, TextPatch};
 pub use plant::{COLUMNS, MEMBERS, NewPlant, NewPlantRef, OPTIONAL_MEMBERS, Plant, PlantRef};
 pub use plant_id::{NotAPlantId, PlantId};
-pub use rules::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations, check_tag, check_tag_prefix};
+pub use rules::{
+    MAX_CHARACTERS, NAME_MAX_CHARACTERS, PLANT_MAX_CHARACTERS, TAG_MAX_CHARACTERS, Violations,
+    check_tag, check_tag_prefix,
+};
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

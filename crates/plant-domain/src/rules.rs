@@ -10,6 +10,15 @@ pub const NAME_MAX_CHARACTERS: u64 = 255;
 /// The maximum length of a tag in characters (Unicode scalar values). The minimum is one.
 pub const TAG_MAX_CHARACTERS: u64 = 255;
 
+/// The maximum length of each member, in the order of [`MEMBERS`](crate::MEMBERS).
+pub const MAX_CHARACTERS: [u64; 2] = [NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS];
+
+/// The maximum length of all members together.
+pub const PLANT_MAX_CHARACTERS: u64 = {
+    let [name, tag] = MAX_CHARACTERS;
+    name + tag
+};
+
 /// The broken rules of a name and a tag, as sentences for the client: name before tag, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

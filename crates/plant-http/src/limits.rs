@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use plant_domain::{NAME_MAX_CHARACTERS, TAG_MAX_CHARACTERS};
+use plant_domain::PLANT_MAX_CHARACTERS;
 use plant_store::AUTHOR_MAX_BYTES;
 
 /// The largest body, in bytes, except for an import and a batch.
@@ -72,8 +72,7 @@ pub const BATCHES_MAX_BYTES: usize = 128 * 1024 * 1024;
 /// The most bytes of a plant in an answer: a character has at most four, escaped or not, and the id and the names of the
 /// members have less than 64.
 #[expect(clippy::cast_possible_truncation, reason = "the limits are far below")]
-pub const PLANT_ANSWER_MAX_BYTES: usize =
-    4 * (NAME_MAX_CHARACTERS + TAG_MAX_CHARACTERS) as usize + 64;
+pub const PLANT_ANSWER_MAX_BYTES: usize = 4 * PLANT_MAX_CHARACTERS as usize + 64;
 
 /// The most bytes of an event in an answer, without its plant.
 pub const EVENT_ANSWER_MAX_BYTES: usize = 256;

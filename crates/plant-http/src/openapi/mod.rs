@@ -11,7 +11,7 @@
 mod failures;
 
 use actix_http::Method;
-use plant_domain::{NAME_MAX_CHARACTERS, Plant, PlantPatch, TAG_MAX_CHARACTERS};
+use plant_domain::{MAX_CHARACTERS, MEMBERS, Plant, PlantPatch};
 use plant_store::{BATCH_MAX_WRITES, PAGE_MAX_WORK};
 use serde_json::{Map, Value, json};
 
@@ -64,8 +64,8 @@ pub(crate) struct Endpoint {
     pub(crate) is_operation: bool,
 }
 
-/// The values that `document.json` refers to by name.
-fn values() -> [(&'static str, Value); 38] {
+/// The values that `document.json` refers to by name, beside the maximum length of each member of a plant.
+fn values() -> [(&'static str, Value); 36] {
     [
         ("BATCH_BODY_MAX_BYTES", json!(BATCH_BODY_MAX_BYTES)),
         ("BATCH_MAX_WRITES", json!(BATCH_MAX_WRITES)),
@@ -86,7 +86,6 @@ fn values() -> [(&'static str, Value); 38] {
         ("LAST_EVENT_ID_PATTERN", json!(concat!("^(", cursor_pattern!(), ")?$"))),
         ("LICENSE", json!(env!("CARGO_PKG_LICENSE"))),
         ("MORE_ENTITY_TAGS_MAX", json!(ENTITY_TAGS_MAX - 1)),
-        ("NAME_MAX_CHARACTERS", json!(NAME_MAX_CHARACTERS)),
         ("PAGE_DEFAULT_CHANGES", json!(PAGE_DEFAULT_CHANGES)),
         ("PAGE_DEFAULT_EVENTS", json!(PAGE_DEFAULT_EVENTS)),
         ("PAGE_DEFAULT_PLANTS", json!(PAGE_DEFAULT_PLANTS)),
@@ -102,7 +101,6 @@ fn values() -> [(&'static str, Value); 38] {
         ("REVISION_PATTERN", json!(REVISION_PATTERN)),
         ("ROW_MAX_BYTES", json!(ROW_MAX_BYTES)),
         ("START_PATTERN", json!(concat!("^(now|", cursor_pattern!(), ")$"))),
-        ("TAG_MAX_CHARACTERS", json!(TAG_MAX_CHARACTERS)),
         ("TEXT_PATTERN", json!(TEXT_PATTERN)),
         ("TOKEN_NAME_MAX_CHARACTERS", json!(TOKEN_NAME_MAX_CHARACTERS)),
     ]
@@ -144,6 +142,9 @@ pub(crate) fn document(endpoints: impl Iterator<Item = Endpoint>) -> String {
     let mut document: Value = serde_json::from_str(TEMPLATE).expect("document.json is JSON");
     let mut names: Map<String, Value> =
         values().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    for (member, most) in MEMBERS.iter().zip(MAX_CHARACTERS) {
+        names.insert(format!("{}_MAX_CHARACTERS", member.to_ascii_uppercase()), json!(most));
+    }
     if let Some(Value::Object(fragments)) = remove(&mut document, "fragments") {
         names.extend(fragments);
     }

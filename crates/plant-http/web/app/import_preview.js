@@ -3,11 +3,10 @@
 import { CsvRecords } from "./csv.js";
 import { mediaTypeOf } from "./files.js";
 import { ElementRows, LineRows } from "./json_rows.js";
+import { MEMBERS } from "./plant.js";
 import { parse } from "./server.js";
 
 const SHOWN_ROWS = 5;
-
-const COLUMNS = ["id", "name", "tag"];
 
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
@@ -67,7 +66,7 @@ function contentOf(mediaType, rows) {
 /** What is wrong with the header of a CSV file. The server accepts the same. */
 function problemOf(header) {
   const expected = "The first line of a CSV file names its columns: id, name and, if there are tags, tag.";
-  const unknown = header.find((column) => !COLUMNS.includes(column));
+  const unknown = header.find((column) => !MEMBERS.includes(column));
   if (unknown !== undefined) return `${expected} In this file it begins “${header.join(",").slice(0, 60)}”.`;
   const repeated = header.find((column, index) => header.indexOf(column) !== index);
   if (repeated) return `${expected} In this file, ${repeated} is there twice.`;
@@ -84,7 +83,7 @@ function plantOfJson(json) {
     row = null;
   }
   const text = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
-  return Object.fromEntries(COLUMNS.map((column) => [column, text(row?.[column] ?? "")]));
+  return Object.fromEntries(MEMBERS.map((column) => [column, text(row?.[column] ?? "")]));
 }
 
 async function isNoText(file) {

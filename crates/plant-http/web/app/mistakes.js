@@ -1,10 +1,10 @@
 // What is wrong with the fields of a plant, each as a sentence for the person.
 
 import { sentence } from "./format.js";
-import { NOT_AN_ID, parseId } from "./plant.js";
+import { BLANK, MEMBERS, NOT_AN_ID, parseId } from "./plant.js";
 import { RULE_BROKEN } from "./server.js";
 
-export const NO_MISTAKES = { id: "", name: "", tag: "" };
+export const NO_MISTAKES = BLANK;
 
 /** What can be said before the plant is sent. The server knows the other rules. */
 export function mistakesIn({ id, name }) {
@@ -18,7 +18,7 @@ export function mistakesOf({ number, message }) {
   // The message names every broken rule: "name must …; name must …; tag must …".
   const rules = message.split("; ");
   const about = (field) => rules.filter((rule) => rule.startsWith(`${field} `)).map(sentence).join(" ");
-  const mistakes = { ...NO_MISTAKES, name: about("name"), tag: about("tag") };
+  const mistakes = Object.fromEntries(MEMBERS.map((field) => [field, about(field)]));
   return hasMistakes(mistakes) ? mistakes : null;
 }
 

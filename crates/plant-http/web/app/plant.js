@@ -11,8 +11,15 @@ export function parseId(text) {
   return BigInt.asIntN(64, id) === id ? String(id) : null;
 }
 
-/** Whether two plants have the same name and tag, or both are gone. */
-export const isSame = (one, other) => one.name === other.name && (one.tag ?? "") === (other.tag ?? "");
+/** A plant without any text, as a form has it before a person types. */
+export const BLANK = { id: "", name: "", tag: "" };
+
+export const MEMBERS = Object.keys(BLANK);
+
+const TEXTS = MEMBERS.filter((member) => member !== "id");
+
+/** Whether two plants have the same texts, or both are gone. */
+export const isSame = (one, other) => TEXTS.every((member) => (one[member] ?? "") === (other[member] ?? ""));
 
 /** The plant with its `etag`, or `{ id, isGone: true }` if there is none with this id. */
 export async function readPlant(server, id) {
@@ -30,10 +37,11 @@ export async function readPlant(server, id) {
  * Returns what is stored afterwards: something else than `wanted` if another client was faster.
  */
 export async function replacePlant(server, current, wanted, signal) {
-  const { id, name, tag, isGone } = wanted;
+  const { id, isGone } = wanted;
+  const texts = Object.fromEntries(TEXTS.map((member) => [member, wanted[member] || undefined]));
   const condition = current.isGone ? { "If-None-Match": "*" } : { "If-Match": current.etag };
   const headers = { "Content-Type": "application/json", ...condition };
-  const request = isGone ? { headers: condition } : { headers, body: JSON.stringify({ name, tag: tag || undefined }) };
+  const request = isGone ? { headers: condition } : { headers, body: JSON.stringify(texts) };
   try {
     const answer = await server.sendWithRetry(isGone ? "DELETE" : "PUT", `plants/${id}`, { ...request, signal });
     return { ...wanted, etag: answer.headers.get("ETag") };

@@ -6,7 +6,7 @@ import { discardView, errorView, focusAfterRendering, modal } from "./dialog.js"
 import { fieldView } from "./field.js";
 import { formatPlant, sentence } from "./format.js";
 import { NO_MISTAKES, hasMistakes, mistakesIn, mistakesOf } from "./mistakes.js";
-import { isSame, parseId, replacePlant } from "./plant.js";
+import { BLANK, MEMBERS, isSame, parseId, replacePlant } from "./plant.js";
 
 const STOPPED = "Stopped. The server may have stored the plant already.";
 
@@ -26,7 +26,7 @@ export class PlantDialog {
    */
   constructor(app, plant, { isEditing, theirs = null }) {
     Object.assign(this, { app, plant, isEditing, theirs });
-    this.fields = { id: "", name: "", tag: "", ...plant };
+    this.fields = { ...BLANK, ...plant };
   }
 
   get #isNew() {
@@ -35,8 +35,8 @@ export class PlantDialog {
 
   /** Whether something was typed that is not stored. */
   get hasChanges() {
-    const before = { id: "", name: "", tag: "", ...this.plant };
-    return Object.keys(NO_MISTAKES).some((field) => this.fields[field] !== before[field]);
+    const before = { ...BLANK, ...this.plant };
+    return MEMBERS.some((field) => this.fields[field] !== before[field]);
   }
 
   view() {
@@ -114,7 +114,7 @@ export class PlantDialog {
 
   #takeTheirs = () => {
     if (this.isBusy) return;
-    Object.assign(this.fields, { tag: "" }, this.theirs);
+    Object.assign(this.fields, BLANK, this.theirs);
     this.plant = this.theirs;
     Object.assign(this, { theirs: null, mistakes: NO_MISTAKES, error: "" });
     this.app.draw();
