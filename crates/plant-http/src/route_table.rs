@@ -1,9 +1,12 @@
-//! Finds the route of a path before actix-web does: what a request needs to be let in, and where it is counted.
+//! Finds the route of a path: what a request needs to be let in, where it is counted, and what answers it. It takes the
+//! place of actix-web's router, which tries one route after the other, and knows a route only when it calls the handler.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use actix_http::Method;
+use actix_http::{Method, Payload};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder};
+use futures_util::future::LocalBoxFuture;
 
 use crate::access::gate::Access;
 use crate::metrics::EndpointMetrics;
@@ -16,17 +19,30 @@ pub(crate) struct RouteTable {
     unknown: RouteEntry,
 }
 
-/// The access and the counters of a route.
+/// Answers a request: extracts what a function takes, and calls it.
+pub(crate) type RouteHandler =
+    Box<dyn Fn(HttpRequest, Payload) -> LocalBoxFuture<'static, HttpResponse>>;
+
+/// The access, the counters and the handlers of a route.
 pub(crate) struct RouteEntry {
     /// What GET and HEAD need.
     pub(crate) reads: Access,
     /// What the other methods need. OPTIONS needs nothing.
     pub(crate) changes: Access,
-    pub(crate) endpoints: Vec<(Method, Rc<EndpointMetrics>)>,
+    pub(crate) methods: Vec<ServedMethod>,
     /// The counters of requests with a method that the route does not have.
     pub(crate) other: Rc<EndpointMetrics>,
+    /// Answers requests with a method that the route does not have, such as OPTIONS.
+    pub(crate) otherwise: RouteHandler,
     /// Whether the route serves a file that a page loads, such as a script.
     pub(crate) is_part_of_page: bool,
+}
+
+/// A method of a route. HEAD comes with GET.
+pub(crate) struct ServedMethod {
+    pub(crate) method: Method,
+    pub(crate) metrics: Rc<EndpointMetrics>,
+    pub(crate) handler: RouteHandler,
 }
 
 impl RouteTable {
@@ -47,10 +63,8 @@ impl RouteTable {
         }
     }
 
-    /// The route of a path, which begins behind the mount of the service. The mount without a slash is admitted and counted
-    /// as `/`, where it leads.
+    /// The route of a path, which begins behind the mount of the service.
     pub(crate) fn find(&self, path: &str) -> &RouteEntry {
-        let path = if path.is_empty() { "/" } else { path };
         let fits = |(before, after): &(&str, &str)| {
             let parameter = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
             parameter.is_some_and(|parameter| !parameter.is_empty() && !parameter.contains('/'))
@@ -70,10 +84,44 @@ impl RouteEntry {
         }
     }
 
-    /// The metrics of requests with this method. HEAD counts as GET.
+    /// The metrics of requests with this method.
     pub(crate) fn metrics_of(&self, method: &Method) -> &Rc<EndpointMetrics> {
-        let method = if *method == Method::HEAD { &Method::GET } else { method };
-        let found = self.endpoints.iter().find(|(served, _)| served == method);
-        found.map_or(&self.other, |(_, endpoint)| endpoint)
+        self.served(method).map_or(&self.other, |served| &served.metrics)
     }
+
+    pub(crate) fn answer(
+        &self,
+        request: HttpRequest,
+        payload: Payload,
+    ) -> LocalBoxFuture<'static, HttpResponse> {
+        let served = self.served(request.method());
+        served.map_or(&self.otherwise, |served| &served.handler)(request, payload)
+    }
+
+    /// HEAD is GET, whose body actix-http leaves out.
+    fn served(&self, method: &Method) -> Option<&ServedMethod> {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        self.methods.iter().find(|served| served.method == *method)
+    }
+}
+
+/// Calls this function for each request, with what it extracts from the request.
+pub(crate) fn handle<F, Arguments>(function: F) -> RouteHandler
+where
+    F: Handler<Arguments>,
+    Arguments: FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Box::new(move |request, mut payload| {
+        let function = function.clone();
+        Box::pin(async move {
+            match Arguments::from_request(&request, &mut payload).await {
+                Ok(arguments) => {
+                    let answer = function.call(arguments).await;
+                    answer.respond_to(&request).map_into_boxed_body()
+                }
+                Err(refusal) => HttpResponse::from_error(refusal),
+            }
+        })
+    })
 }

@@ -1,14 +1,13 @@
 //! All routes on one screen.
 
-use std::future::ready;
+use std::future::{Ready, ready};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use actix_http::Method;
 use actix_http::header::{self, HeaderName, HeaderValue};
-use actix_web::guard::{self, GuardContext};
-use actix_web::web::{ReqData, ServiceConfig};
-use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Route, web};
+use actix_web::web::ReqData;
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder};
 
 use crate::access::gate::Access;
 use crate::access::token_record::Scope;
@@ -22,7 +21,7 @@ use crate::middleware::context::RequestContext;
 use crate::openapi::{self, Endpoint};
 use crate::pages;
 use crate::pages::static_file::StaticFile;
-use crate::route_table::{RouteEntry, RouteTable};
+use crate::route_table::{RouteEntry, RouteHandler, RouteTable, ServedMethod, handle};
 
 /// Which routes an application has.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +54,8 @@ fn all() -> Vec<Path> {
         Path::needing(Access::AnyToken, "/token").on(Method::GET, token::describe),
         Path::open("/openapi.json").on(Method::GET, document),
         Path::open("/docs/").on(Method::GET, async || redirect("../docs")).of_page(),
+        // The page at `/` names its files relative to its own path, so it is served only behind the slash.
+        Path::open(MOUNT_WITHOUT_SLASH).on(Method::GET, redirect_to_slash).of_page(),
     ];
     paths.extend(monitoring(Access::Scope(Scope::Metrics)));
     paths.extend(pages::files().map(|(path, file)| {
@@ -90,31 +91,6 @@ impl Routes {
         }
     }
 
-    /// Registers every route, and the answers to unknown paths and methods.
-    pub(crate) fn configure(self, config: &mut ServiceConfig) {
-        let mut methods = Vec::new();
-        for path in self.paths() {
-            for method in &path.methods {
-                if !methods.contains(method) {
-                    methods.push(method.clone());
-                }
-            }
-            config.service(path.into_resource());
-        }
-        let allow = allow(&methods);
-        config.default_service(web::route().to(
-            move |request: HttpRequest, context: ReqData<Rc<RequestContext>>| {
-                // The server as a whole (RFC 9110, section 9.3.7).
-                let is_about_server = request.method() == Method::OPTIONS && request.path() == "*";
-                ready(if is_about_server {
-                    Ok(options(&allow))
-                } else {
-                    Err(self.no_such_path(&context))
-                })
-            },
-        ));
-    }
-
     fn no_such_path(self, context: &RequestContext) -> Failure {
         let message = match self {
             Self::All => errors::no_such_path(&context.plants_path()),
@@ -125,36 +101,63 @@ impl Routes {
         Failure::new(ErrorNumber::NoSuchPath, message)
     }
 
-    /// What each path needs, and where its requests are counted.
+    /// The routes, for the requests of one thread.
     pub(crate) fn table(self, metrics: &RequestMetrics) -> RouteTable {
+        let paths = self.paths();
+        let mut methods = Vec::new();
+        for (method, _) in paths.iter().flat_map(|path| &path.handlers) {
+            if !methods.contains(method) {
+                methods.push(method.clone());
+            }
+        }
+        let allow = allow(methods.iter());
+        let unknown = move |request: HttpRequest, context: ReqData<Rc<RequestContext>>| {
+            // The server as a whole (RFC 9110, section 9.3.7).
+            let is_about_server = request.method() == Method::OPTIONS && request.path() == "*";
+            let options = is_about_server.then(|| options(&allow));
+            ready(options.ok_or_else(|| self.no_such_path(&context)))
+        };
         let other = Rc::new(metrics.other());
-        let entry = |reads, endpoints, is_part_of_page| {
-            let changes = self.changes();
-            RouteEntry { reads, changes, endpoints, other: Rc::clone(&other), is_part_of_page }
-        };
-        let unknown = match self {
-            Self::All => Access::Scope(Scope::Read),
-            Self::Monitoring => Access::Open,
-        };
-        let mut table = RouteTable::new(entry(unknown, Vec::new(), false));
-        for path in self.paths() {
+        let mut table = RouteTable::new(RouteEntry {
+            reads: match self {
+                Self::All => Access::Scope(Scope::Read),
+                Self::Monitoring => Access::Open,
+            },
+            changes: self.changes(),
+            methods: Vec::new(),
+            other: Rc::clone(&other),
+            otherwise: handle(unknown),
+            is_part_of_page: false,
+        });
+        for path in paths {
+            let otherwise = handle(path.without_method());
             // One label for all pages: they are many, and alike.
             let label = if path.belongs_to_page { "page" } else { path.pattern };
-            let endpoint = |method: Method| {
-                let metrics = metrics.endpoint(label, method.as_str());
-                (method, Rc::new(metrics))
+            let served = |(method, handler): (Method, RouteHandler)| {
+                let metrics = Rc::new(metrics.endpoint(label, method.as_str()));
+                ServedMethod { method, metrics, handler }
             };
-            let endpoints = path.methods.into_iter().map(endpoint).collect();
-            table.add(path.pattern, entry(path.reads, endpoints, path.is_part_of_page));
+            let entry = RouteEntry {
+                reads: path.reads,
+                changes: self.changes(),
+                methods: path.handlers.into_iter().map(served).collect(),
+                other: Rc::clone(&other),
+                otherwise,
+                is_part_of_page: path.is_part_of_page,
+            };
+            table.add(path.pattern, entry);
         }
         table
     }
 }
 
+/// The path that a service is mounted on, seen from the service.
+const MOUNT_WITHOUT_SLASH: &str = "";
+
 /// Every method of every path. HEAD is served wherever GET is, and OPTIONS on every path.
 pub(crate) fn endpoints() -> impl Iterator<Item = Endpoint> {
-    all().into_iter().flat_map(|path| {
-        path.methods.into_iter().map(move |method| {
+    all().into_iter().filter(|path| path.pattern != MOUNT_WITHOUT_SLASH).flat_map(|path| {
+        path.handlers.into_iter().map(move |(method, _)| {
             let is_read = method == Method::GET;
             let access = if is_read { path.reads } else { Routes::All.changes() };
             Endpoint { path: path.pattern, method, access, is_operation: !path.belongs_to_page }
@@ -186,8 +189,7 @@ struct Path {
     /// Whether it is a file that a page loads, such as a script.
     is_part_of_page: bool,
     /// HEAD comes with GET.
-    methods: Vec<Method>,
-    resource: Resource,
+    handlers: Vec<(Method, RouteHandler)>,
 }
 
 impl Path {
@@ -201,14 +203,12 @@ impl Path {
     }
 
     fn needing(reads: Access, pattern: &'static str) -> Self {
-        let resource = web::resource(pattern);
         Self {
             pattern,
             reads,
             belongs_to_page: false,
             is_part_of_page: false,
-            methods: Vec::new(),
-            resource,
+            handlers: Vec::new(),
         }
     }
 
@@ -223,36 +223,42 @@ impl Path {
         Arguments: FromRequest + 'static,
         F::Output: Responder + 'static,
     {
-        self.resource = self.resource.route(route_for(with_head(&method)).to(handler));
-        self.methods.push(method);
+        self.handlers.push((method, handle(handler)));
         self
     }
 
-    fn into_resource(self) -> Resource {
-        let takes_patches = self.methods.contains(&Method::PATCH);
-        let allow = allow(&self.methods);
-        let allowed = allow.clone();
-        self.resource
-            .route(route_for(vec![Method::OPTIONS]).to(move || {
-                let mut options = options(&allowed);
-                if takes_patches {
-                    // RFC 5789, section 3.1.
-                    let patches = HeaderValue::from_static(MERGE_PATCH);
-                    options.headers_mut().insert(HeaderName::from_static("accept-patch"), patches);
-                }
-                ready(options)
-            }))
-            .default_service(
-                web::route()
-                    .to(move || ready(Err::<HttpResponse, _>(Failure::no_such_method(&allow)))),
-            )
+    /// Answers OPTIONS, and refuses the methods that the path does not have.
+    fn without_method(
+        &self,
+    ) -> impl Fn(HttpRequest) -> Ready<Result<HttpResponse, Failure>> + Clone + use<> {
+        let methods = || self.handlers.iter().map(|(method, _)| method);
+        let allow = allow(methods());
+        let takes_patches = methods().any(|method| *method == Method::PATCH);
+        move |request| {
+            if *request.method() != Method::OPTIONS {
+                return ready(Err(Failure::no_such_method(&allow)));
+            }
+            let mut options = options(&allow);
+            if takes_patches {
+                // RFC 5789, section 3.1.
+                let patches = HeaderValue::from_static(MERGE_PATCH);
+                options.headers_mut().insert(HeaderName::from_static("accept-patch"), patches);
+            }
+            ready(Ok(options))
+        }
     }
 }
 
-/// The value of `Allow` for a path with these methods.
-fn allow(methods: &[Method]) -> String {
-    let methods = methods.iter().flat_map(with_head).chain([Method::OPTIONS]);
-    methods.map(|method| method.to_string()).collect::<Vec<_>>().join(", ")
+/// The value of `Allow` for a path with these methods. HEAD works wherever GET does.
+fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> String {
+    let mut names = Vec::new();
+    for method in methods {
+        names.push(method.as_str());
+        if *method == Method::GET {
+            names.push("HEAD");
+        }
+    }
+    [&names[..], &["OPTIONS"]].concat().join(", ")
 }
 
 /// The answer to OPTIONS.
@@ -260,21 +266,8 @@ fn options(allow: &str) -> HttpResponse {
     HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish()
 }
 
-/// HEAD works wherever GET does. actix-http leaves the body out.
-fn with_head(method: &Method) -> Vec<Method> {
-    if *method == Method::GET { vec![Method::GET, Method::HEAD] } else { vec![method.clone()] }
-}
-
-fn route_for(methods: Vec<Method>) -> Route {
-    let matches = move |context: &GuardContext<'_>| methods.contains(&context.head().method);
-    web::route().guard(guard::fn_guard(matches))
-}
-
-/// The path of a mount without a slash at its end. The page at `/` names its files relative to its own path, so it is
-/// served only behind the slash.
-pub(crate) fn mount_without_slash() -> Resource {
-    let to_slash = async |context: ReqData<Rc<RequestContext>>| redirect(&context.path_to_slash());
-    Path::open("").on(Method::GET, to_slash).into_resource()
+async fn redirect_to_slash(context: ReqData<Rc<RequestContext>>) -> HttpResponse {
+    redirect(&context.path_to_slash())
 }
 
 /// Redirects browsers. The address is relative, because a proxy may put a prefix before the path.

@@ -3,12 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix_http::body::BoxBody;
-use actix_service::{IntoServiceFactory as _, ServiceFactory, map_config};
-use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
-use actix_web::middleware::from_fn;
+use actix_service::{IntoServiceFactory as _, fn_service, map_config};
+use actix_web::App;
+use actix_web::dev::{self, AppConfig};
 use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{App, Error, Scope};
 use plant_store::PlantRepository;
 use prometheus::Registry;
 
@@ -21,7 +19,7 @@ use crate::handlers::webhooks::WebhookStatuses;
 use crate::metrics::Metrics;
 use crate::middleware::policy::Policy;
 use crate::middleware::{answer, before_continue};
-use crate::routes::{self, Routes};
+use crate::routes::Routes;
 use crate::serve_error::ServeError;
 use crate::server::drain::Draining;
 use crate::server::http1::{HttpServiceFactory, http_service};
@@ -89,30 +87,20 @@ impl PlantService {
 
     /// The service below a path of an actix-web application, such as `/garden`. Everything below that path needs a
     /// token, except for the health checks, the documentation and the page for people. That page is at `/garden/`, and
-    /// `/garden` leads to it. The path may have parameters, and a slash at its end makes no difference.
+    /// `/garden` leads to it. The path may have parameters, and a slash at its end makes no difference. Nothing can be added
+    /// below it, so nothing there is outside of the gate.
     ///
     /// A server other than [`serve`]'s has its own limits and deadlines for heads, and sends `100 Continue` for a
     /// request with `Expect: 100-continue` before its token is checked.
-    pub fn scope(
-        &self,
-        path: &str,
-    ) -> Scope<
-        impl ServiceFactory<
-            ServiceRequest,
-            Config = (),
-            Response = ServiceResponse<BoxBody>,
-            Error = Error,
-            InitError = (),
-        > + use<>,
-    > {
+    pub fn scope(&self, path: &str) -> impl dev::HttpServiceFactory + use<> {
         let policy = self.policy(Routes::All);
         web::scope(path.trim_end_matches('/'))
-            .configure(|config| self.configure(Routes::All, config))
-            .service(routes::mount_without_slash())
-            .wrap(from_fn(move |request, next| answer(Rc::clone(&policy), request, next)))
+            .configure(|config| self.configure(config))
+            .default_service(fn_service(move |request| answer(Rc::clone(&policy), request)))
     }
 
-    fn configure(&self, routes: Routes, config: &mut ServiceConfig) {
+    /// Adds what handlers take.
+    fn configure(&self, config: &mut ServiceConfig) {
         config
             // Requests count references to the outer pointer, which belongs to one thread.
             .app_data(Data::new(Arc::clone(&self.repository)))
@@ -120,8 +108,7 @@ impl PlantService {
             .app_data(Data::from(Arc::clone(&self.followers)))
             .app_data(Data::new(Arc::clone(&self.webhooks)))
             .app_data(Data::from(Arc::clone(&self.answer_memory)))
-            .app_data(Data::new(self.metrics.clone()))
-            .configure(|config| routes.configure(config));
+            .app_data(Data::new(self.metrics.clone()));
     }
 
     /// The rules, for the requests of one thread. Each request counts references to them, and threads that count in the
@@ -140,11 +127,11 @@ impl PlantService {
     /// Makes the HTTP service of a thread, with these routes.
     fn http_service(&self, routes: Routes) -> HttpServiceFactory {
         let service = self.clone();
-        let wrapping = self.policy(routes);
-        let expecting = Rc::clone(&wrapping);
+        let policy = self.policy(routes);
+        let expecting = Rc::clone(&policy);
         let app = App::new()
-            .configure(|config| service.configure(routes, config))
-            .wrap(from_fn(move |request, next| answer(Rc::clone(&wrapping), request, next)));
+            .configure(|config| service.configure(config))
+            .default_service(fn_service(move |request| answer(Rc::clone(&policy), request)));
         let app = map_config(app.into_factory(), |()| AppConfig::default());
         http_service(app, move |request| before_continue(&expecting, request))
     }

@@ -70,19 +70,24 @@ async fn a_parameter_of_the_mount_is_not_taken_for_the_id_of_a_plant() {
 }
 
 #[tokio::test]
-async fn a_service_within_a_service_asks_for_a_token_of_its_own() {
-    let (outer, _, _outer_folder) = service(TOKEN);
+async fn a_service_below_the_path_of_another_one_asks_for_a_token_of_its_own() {
+    let (outer, outer_plants, _outer_folder) = service(TOKEN);
     let (inner, inner_plants, _inner_folder) = service(OTHER_TOKEN);
-    let nested = outer.scope("/outer").service(inner.scope("/inner"));
-    let app = init_service(App::new().service(nested)).await;
-    // A request has one token, and each service wants its own, so none passes both gates.
-    for token in [TOKEN, OTHER_TOKEN, ""] {
-        let put = ask(&app, token, Method::PUT, "/outer/inner/plants/1", Some("Rosa")).await;
-        assert_eq!(put.status(), StatusCode::UNAUTHORIZED, "{token}");
+    let app = App::new().service(inner.scope("/outer/inner")).service(outer.scope("/outer"));
+    let app = init_service(app).await;
+    let (of_inner, of_outer) = ("/outer/inner/plants/1", "/outer/plants/1");
+    for (token, path) in [(TOKEN, of_inner), (OTHER_TOKEN, of_outer), ("", of_inner)] {
+        let put = ask(&app, token, Method::PUT, path, Some("Rosa")).await;
+        assert_eq!(put.status(), StatusCode::UNAUTHORIZED, "{path}");
     }
-    assert_eq!(inner_plants.count(None).await.expect("it counts"), 0);
-    let put = ask(&app, TOKEN, Method::PUT, "/outer/plants/1", Some("Rosa")).await;
-    assert_eq!(put.status(), StatusCode::CREATED);
+    for (plants, token, path) in
+        [(inner_plants, OTHER_TOKEN, of_inner), (outer_plants, TOKEN, of_outer)]
+    {
+        assert_eq!(plants.count(None).await.expect("it counts"), 0);
+        let put = ask(&app, token, Method::PUT, path, Some("Rosa")).await;
+        assert_eq!(put.status(), StatusCode::CREATED);
+        assert_eq!(plants.count(None).await.expect("it counts"), 1);
+    }
 }
 
 #[tokio::test]

@@ -55,9 +55,7 @@ fn plant_in_path(request: &HttpRequest) -> Result<PlantId, Failure> {
     Ok(id)
 }
 
-/// The id in the path, as text. It is the last parameter of this name: the path that the service is mounted on may have
-/// one too.
+/// The id in the path, as text: the second segment behind the path that the service is mounted on.
 pub(super) fn id_in_path(request: &HttpRequest) -> Option<&str> {
-    let ids = request.match_info().iter().filter(|(name, _)| *name == "id");
-    ids.last().map(|(_, id)| id)
+    request.match_info().unprocessed().split('/').nth(2)
 }

@@ -15,8 +15,6 @@ use std::rc::Rc;
 use actix_http::body::BoxBody;
 use actix_http::{Request, Response};
 use actix_web::dev::{ServiceRequest, ServiceResponse, Url};
-use actix_web::error::InternalError;
-use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse};
 use futures_util::FutureExt as _;
 
@@ -47,12 +45,11 @@ pub(crate) fn before_continue(
     }
 }
 
-/// The outermost middleware of the service.
+/// Answers a request.
 pub(crate) async fn answer(
     policy: Rc<Policy>,
     request: ServiceRequest,
-    next: Next<BoxBody>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
+) -> Result<ServiceResponse, Error> {
     let context = RequestContext::begin(&request);
     let route = policy.routes.find(note_mount(&request, &context));
     let connection = ClientConnection::of(request.request());
@@ -61,20 +58,14 @@ pub(crate) async fn answer(
     if let Err(failure) = checked {
         return Ok(request.into_response(exchange.begin_answer(HttpResponse::from_error(failure))));
     }
-    let cause = match AssertUnwindSafe(next.call(request)).catch_unwind().await {
-        Ok(Ok(answer)) => {
-            let (request, response) = answer.into_parts();
-            return Ok(ServiceResponse::new(request, exchange.begin_answer(response)));
-        }
-        Ok(Err(error)) => error.to_string(),
+    let (request, payload) = request.into_parts();
+    let answer = AssertUnwindSafe(route.answer(request.clone(), payload)).catch_unwind().await;
+    let response = answer.unwrap_or_else(|_| {
         // The panic hook has logged the location.
-        Err(_) => "a handler panicked".to_owned(),
-    };
-    context.log_error(&cause);
-    // A panic takes the request with it, and a ServiceResponse needs one, so an error carries the answer.
-    let response =
-        exchange.begin_answer(HttpResponse::from_error(Failure::from(ErrorNumber::Internal)));
-    Err(InternalError::from_response(cause, response).into())
+        context.log_error("a handler panicked");
+        HttpResponse::from_error(Failure::from(ErrorNumber::Internal))
+    });
+    Ok(ServiceResponse::new(request, exchange.begin_answer(response)))
 }
 
 /// Notes the path that the service is mounted on, as the client wrote it, and returns the rest of the path, by which
