@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: measurements of plantd on this machine.
 //!
-//! A bench (`suite`, `change`, `scale`, `search`, `readers`, `backup`, `postgres`) starts programs (`program`), loads them
+//! A bench (`suite`, `change`, `scale`, `search`, `readers`, `backup`, `postgres`, `instructions`) starts programs (`program`), loads them
 //! (`load`) in rounds (`measure`), and writes tables (`report`).
 
 mod backup;
 mod change;
+mod instructions;
 mod load;
 mod measure;
 mod options;
@@ -37,6 +38,8 @@ pub(crate) enum Bench {
     Webhooks,
     /// Backups and restores of ten million plants, and what backups cost those that create plants
     Backup,
+    /// The instructions that a read and a create cost, by the code that executes them
+    Instructions,
     /// plantd on PostgreSQL next to pgbench
     Postgres,
     /// A million plants from a data folder into PostgreSQL and back
@@ -54,6 +57,7 @@ pub(crate) fn run(bench: Option<Bench>, arguments: Arguments) -> anyhow::Result<
         Some(Bench::Change) => change::run(options),
         Some(Bench::Followers) => readers::run_followers(options),
         Some(Bench::Webhooks) => readers::run_webhooks(options),
+        Some(Bench::Instructions) => instructions::run(options),
         Some(Bench::Scale) => scale::run(options),
         Some(Bench::Search) => search::run(options),
         Some(Bench::Postgres) => postgres::run(options),

@@ -32,6 +32,8 @@ pub(crate) const NPM: Tool = tool("npm", "npm");
 pub(crate) const DEBOOTSTRAP: Tool = tool("debootstrap", "debootstrap");
 /// Finds the packages of the libraries that a program needs.
 pub(crate) const DPKG_SHLIBDEPS: Tool = tool("dpkg-shlibdeps", "dpkg-dev");
+/// Counts instructions.
+pub(crate) const VALGRIND: Tool = tool("valgrind", "valgrind");
 pub(crate) const STRIP: Tool = tool("strip", "binutils");
 
 /// CPython 3.11 or newer with `venv`. The `python3` of pyenv may run no version at all.

@@ -160,6 +160,22 @@ impl Load {
         })
     }
 
+    /// Sends this many requests, each after the answer to the one before, on one connection.
+    pub(super) fn one_by_one(
+        &self,
+        server: SocketAddr,
+        requests: u64,
+        created: &AtomicU64,
+    ) -> anyhow::Result<()> {
+        let (mut client, mut random) = (Client::connect(server)?, fastrand::Rng::with_seed(0));
+        for _ in 0..requests {
+            let request = self.next_request(&mut random, created).context("no plant is left")?;
+            client.send(&request, Instant::now())?;
+            while !client.receive()? {}
+        }
+        Ok(())
+    }
+
     fn drive(
         &self,
         mut clients: Vec<Client>,

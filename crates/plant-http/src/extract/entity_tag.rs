@@ -3,13 +3,14 @@
 use actix_http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use plant_store::{Preconditions, Revision, Revisions};
 
-use crate::decimal::push_integer;
+use crate::decimal::{INTEGER_MAX_CHARACTERS, push_integer};
 use crate::errors::{ErrorNumber, Failure};
 use crate::limits::ENTITY_TAGS_MAX;
 
 /// The plant's revision as a strong entity tag (RFC 9110, section 8.8.3).
 pub(crate) fn entity_tag(revision: Revision) -> String {
-    let mut text = String::from("\"");
+    let mut text = String::with_capacity(INTEGER_MAX_CHARACTERS + 2);
+    text.push('"');
     push_integer(&mut text, revision.get());
     text.push('"');
     text

@@ -13,7 +13,7 @@ use uuid::{Timestamp, Uuid};
 
 use crate::access::gate::{Access, Identity};
 use crate::access::token_record::TokenRecord;
-use crate::decimal::push_integer;
+use crate::decimal::{INTEGER_MAX_CHARACTERS, push_integer};
 use crate::errors::Failure;
 use crate::limits::REQUEST_ID_MAX_CHARACTERS;
 use crate::middleware::log_fields::{self, Field, FieldValue};
@@ -134,7 +134,10 @@ impl RequestContext {
 
     /// The path of a plant.
     pub(crate) fn plant_path(&self, id: PlantId) -> String {
-        let mut path = self.path("/plants/");
+        let parts = [self.mount.get().map_or("", String::as_str), "/plants/"];
+        let length = parts.map(str::len).into_iter().sum::<usize>() + INTEGER_MAX_CHARACTERS;
+        let mut path = String::with_capacity(length);
+        path.extend(parts);
         push_integer(&mut path, id.get());
         path
     }

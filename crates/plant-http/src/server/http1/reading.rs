@@ -93,3 +93,56 @@ impl Reading {
 fn as_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many bytes are passed on of a body of five bytes, with another request behind it, that arrives with a head of these
+    /// lines; and what is read next.
+    fn passed_with(lines: &str) -> (usize, Reading) {
+        let head = format!("{lines}\r\nHost: localhost\r\n\r\n");
+        let mut reading = Reading::default();
+        let taken = reading.take(format!("{head}hello{head}").into_bytes().as_mut_slice());
+        (taken - head.len(), reading)
+    }
+
+    #[test]
+    fn a_body_is_passed_on_with_its_head_only_if_its_length_is_beyond_doubt() {
+        for plain in ["Content-Length: 5", "content-length:5"] {
+            assert_eq!(passed_with(&format!("POST / HTTP/1.1\r\n{plain}")).0, 5, "{plain}");
+        }
+        for unclear in [
+            "Accept: */*",
+            "Content-Length: 0",
+            "Content-Length: +5",
+            "Content-Length: 5 ",
+            "Content-Length : 5",
+            "Content-Length:  5",
+            "Content-Length: 5, 5",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "transfer-encoding: chunked\r\ncontent-length: 5",
+            "Content-Length: 5\r\nUpgrade: websocket",
+            "Content-Length: 5\r\nExpect: 100-continue",
+        ] {
+            assert_eq!(passed_with(&format!("POST / HTTP/1.1\r\n{unclear}")).0, 0, "{unclear}");
+        }
+        assert_eq!(passed_with("CONNECT / HTTP/1.1\r\nContent-Length: 5").0, 0);
+    }
+
+    #[test]
+    fn nothing_more_is_read_if_actix_http_sees_less_of_a_body_than_was_passed_on() {
+        for (seen, is_endless) in [
+            (BodyLength::Bytes(5), false),
+            (BodyLength::Bytes(7), false),
+            (BodyLength::Bytes(4), true),
+            (BodyLength::Chunks, true),
+            (BodyLength::Endless, true),
+        ] {
+            let (_, mut reading) = passed_with("POST / HTTP/1.1\r\nContent-Length: 5");
+            reading.begin_body(seen);
+            assert_eq!(matches!(reading, Reading::Endless), is_endless, "{seen:?}");
+        }
+    }
+}
