@@ -33,6 +33,9 @@ enum Command {
     Check,
     /// Run all tests, or `cargo test` once with the given arguments
     Test {
+        /// Leave out what takes long: the browsers, the tests on PostgreSQL, and the Debian system
+        #[arg(long)]
+        quick: bool,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -67,7 +70,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Check => check::run(),
-        Command::Test { arguments } => test::run(&arguments),
+        Command::Test { quick, arguments } => test::run(quick, &arguments),
         Command::Torture { parts } => torture::run(&parts),
         Command::Bench { bench, arguments } => bench::run(bench, arguments),
         Command::Deb(arguments) => deb::run(&arguments),

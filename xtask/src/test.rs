@@ -51,9 +51,15 @@ const TESTS_OF_ANY_STORE: [&str; 8] = [
     "webhooks",
 ];
 
+/// The test programs that a quick run leaves out, besides those on PostgreSQL.
+const NOT_QUICK: [&str; 4] = ["cluster", "packages", "pages", "postgres"];
+
+/// The tests that a quick run leaves out of the other programs, by a part of their names: they need PostgreSQL.
+const NOT_QUICK_TESTS: [&str; 2] = ["postgres", "replicas"];
+
 /// Installs what the tests need, builds the program, and runs the tests. With arguments, runs `cargo test` once with
 /// them instead.
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(quick: bool, arguments: &[String]) -> anyhow::Result<()> {
     let workspace = cargo::workspace()?;
     // The packages are downloaded while cargo keeps the cores busy.
     let messages = thread::scope(|scope| {
@@ -69,8 +75,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut cargo = cargo::command(&workspace.workspace_root);
     cargo.arg("test").args(FEATURES).env(SHARED_URL, cluster.url()).env(SKIPPED, &skipped);
     let outcome = if arguments.is_empty() {
-        cargo::run(cargo.arg("--doc"))?;
-        run_programs(test_programs(&messages, &cluster.url(), &skipped)?)
+        let mut programs = test_programs(&messages, &cluster.url(), &skipped)?;
+        if quick {
+            programs.retain(|(name, _)| {
+                !name.ends_with(ON_POSTGRES) && !NOT_QUICK.contains(&name.as_str())
+            });
+            for (_, program) in &mut programs {
+                program.args(NOT_QUICK_TESTS.iter().flat_map(|name| ["--skip", name]));
+            }
+        } else {
+            cargo::run(cargo.arg("--doc"))?;
+        }
+        run_programs(programs)
     } else {
         cargo::run(cargo.args(arguments))
     };

@@ -74,6 +74,10 @@ fn note_mount<'a>(request: &'a ServiceRequest, context: &RequestContext) -> &'a 
     let matched = request.match_info();
     let (whole, below) = (matched.as_str(), matched.unprocessed());
     let mount = &whole[..whole.len() - below.len()];
+    if whole.is_empty() {
+        // A target without a path, such as that of CONNECT, is not a mount without a slash.
+        return "*";
+    }
     if !mount.is_empty() {
         // Routing decodes the path but no percent-encoded slash, so counting slashes finds the end of the mount.
         let slashes = mount.matches('/').count();

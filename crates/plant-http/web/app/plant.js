@@ -11,15 +11,15 @@ export function parseId(text) {
   return BigInt.asIntN(64, id) === id ? String(id) : null;
 }
 
-/** A plant without any text, as a form has it before a person types. */
+/** A plant of empty texts; as mistakes, none. */
 export const BLANK = { id: "", name: "", tag: "" };
 
 export const MEMBERS = Object.keys(BLANK);
 
-const TEXTS = MEMBERS.filter((member) => member !== "id");
+const TEXTS = MEMBERS.slice(1);
 
 /** Whether two plants have the same texts, or both are gone. */
-export const isSame = (one, other) => TEXTS.every((member) => (one[member] ?? "") === (other[member] ?? ""));
+export const isSame = (one, other) => TEXTS.every((text) => (one[text] ?? "") === (other[text] ?? ""));
 
 /** The plant with its `etag`, or `{ id, isGone: true }` if there is none with this id. */
 export async function readPlant(server, id) {
@@ -38,10 +38,10 @@ export async function readPlant(server, id) {
  */
 export async function replacePlant(server, current, wanted, signal) {
   const { id, isGone } = wanted;
-  const texts = Object.fromEntries(TEXTS.map((member) => [member, wanted[member] || undefined]));
   const condition = current.isGone ? { "If-None-Match": "*" } : { "If-Match": current.etag };
   const headers = { "Content-Type": "application/json", ...condition };
-  const request = isGone ? { headers: condition } : { headers, body: JSON.stringify(texts) };
+  const texts = TEXTS.filter((text) => wanted[text]);
+  const request = isGone ? { headers: condition } : { headers, body: JSON.stringify(wanted, texts) };
   try {
     const answer = await server.sendWithRetry(isGone ? "DELETE" : "PUT", `plants/${id}`, { ...request, signal });
     return { ...wanted, etag: answer.headers.get("ETag") };

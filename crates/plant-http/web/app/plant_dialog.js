@@ -5,15 +5,15 @@ import { conflictView } from "./conflict.js";
 import { discardView, errorView, focusAfterRendering, modal } from "./dialog.js";
 import { fieldView } from "./field.js";
 import { formatPlant, sentence } from "./format.js";
-import { NO_MISTAKES, hasMistakes, mistakesIn, mistakesOf } from "./mistakes.js";
+import { hasMistakes, mistakesIn, mistakesOf } from "./mistakes.js";
 import { BLANK, MEMBERS, isSame, parseId, replacePlant } from "./plant.js";
 
 const STOPPED = "Stopped. The server may have stored the plant already.";
 
 export class PlantDialog {
   /** What is wrong with each field. */
-  mistakes = NO_MISTAKES;
-  /** What else went wrong, for the person. */
+  mistakes = BLANK;
+  /** What else went wrong. */
   error = "";
   isBusy = false;
   /** Whether the person is asked to discard what was typed. */
@@ -116,7 +116,7 @@ export class PlantDialog {
     if (this.isBusy) return;
     Object.assign(this.fields, BLANK, this.theirs);
     this.plant = this.theirs;
-    Object.assign(this, { theirs: null, mistakes: NO_MISTAKES, error: "" });
+    Object.assign(this, { theirs: null, mistakes: BLANK, error: "" });
     this.app.draw();
   };
 
@@ -162,7 +162,7 @@ export class PlantDialog {
     const current = this.#isNew ? { isGone: true } : (this.theirs ?? this.plant);
     const stored = await replacePlant(this.app.session.server, current, wanted, this.#stop.signal);
     if (isSame(stored, wanted)) return true;
-    if (this.#isNew) this.mistakes = { ...NO_MISTAKES, id: `A plant with id ${id} exists already; choose another id.` };
+    if (this.#isNew) this.mistakes = { ...BLANK, id: `A plant with id ${id} exists already; choose another id.` };
     else this.theirs = stored;
     return false;
   }
