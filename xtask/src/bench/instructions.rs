@@ -1,13 +1,13 @@
 //! `cargo xtask bench instructions`: the instructions of the processor that a request costs, counted by callgrind, by the code that
 //! executes them.
 //!
-//! Seconds differ from machine to machine; instructions hardly do. Two runs of a whole process are compared, which differ only
-//! in the number of requests, on one connection: so the start cancels out. All threads count, and so does what a store does
-//! later, such as writing a memtable as a table. `memset` is left out: actix-http clears its tables of headers for each attempt
+//! Seconds differ from machine to machine; instructions hardly do. Counting begins and ends while the program runs, on one
+//! connection. All threads count, but not what a store does later, such as writing a memtable as a table. `memset` is left out: actix-http clears its tables of headers for each attempt
 //! to read a request, with a string instruction that takes few cycles but counts for each byte.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -15,14 +15,13 @@ use anyhow::Context as _;
 
 use super::load::{Load, Request};
 use super::options::Options;
-use super::program::{BARE_BUILD, Contender, build, plantd, serve};
+use super::program::{BARE_BUILD, Contender, build, output, plantd, serve};
 use super::report::{number, publish, table};
 use crate::tools;
 
-const FEW_REQUESTS: u64 = 200;
-const MANY_REQUESTS: u64 = 2_200;
+const REQUESTS: u64 = 2_000;
 
-/// How many plants there are to read.
+/// How many plants there are to read. They are created before the counting begins.
 const STORED_PLANTS: u64 = 100;
 
 /// Code with fewer instructions a request is one row.
@@ -64,39 +63,33 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     publish(options, "instructions", &table(&head, 1, shown.into_iter().map(row).collect()))
 }
 
-/// The instructions that one request more costs.
+/// The instructions that one request costs.
 fn per_request(options: &Options, program: &Contender, request: Request) -> anyhow::Result<Counts> {
-    let mut counts = count(options, program, request, MANY_REQUESTS)?;
-    for (code, few) in count(options, program, request, FEW_REQUESTS)? {
-        *counts.entry(code).or_default() -= few;
-    }
-    let requests = (MANY_REQUESTS - FEW_REQUESTS) as f64;
-    counts.values_mut().for_each(|count| *count /= requests);
-    Ok(counts)
-}
-
-/// The instructions of a process that answers this many requests.
-fn count(
-    options: &Options,
-    program: &Contender,
-    request: Request,
-    requests: u64,
-) -> anyhow::Result<Counts> {
     let folder = options.temporary()?;
     let file = folder.path().join("callgrind.out");
     let valgrind = tools::find(&tools::VALGRIND)?.display().to_string();
-    let tool = ["--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", file.display())];
-    let command = [valgrind].into_iter().chain(tool).chain(program.command.iter().cloned());
-    let counted = Contender { name: program.name, command: command.collect() };
+    let arguments = ["--tool=callgrind".to_owned(), "--instr-atstart=no".to_owned()];
+    let command = [valgrind].into_iter().chain(arguments);
+    let command = command.chain([format!("--callgrind-out-file={}", file.display())]);
+    let command = command.chain(program.command.iter().cloned()).collect();
+    let counted = Contender { name: program.name, command };
     let load = Load { stored: STORED_PLANTS, ..Load::new(request, Duration::MAX) };
     serve(&counted, 1, folder.path(), |programs| {
-        let (server, created) = (programs[0].address, AtomicU64::new(0));
+        let (program, created) = (&programs[0], AtomicU64::new(0));
         let fill = Load { request: Request::Create, ..load };
-        fill.one_by_one(server, STORED_PLANTS, &created)?;
-        load.one_by_one(server, requests, &created)
+        fill.one_by_one(program.address, STORED_PLANTS, &created)?;
+        let count = |whether: &str| {
+            let process = program.process().to_string();
+            output(Command::new("callgrind_control").args(["-i", whether, &process]))
+        };
+        count("on")?;
+        load.one_by_one(program.address, REQUESTS, &created)?;
+        count("off")
     })?;
     let text = fs::read_to_string(&file).context("callgrind has written no counts")?;
-    Ok(by_code(&text))
+    let mut counts = by_code(&text);
+    counts.values_mut().for_each(|count| *count /= REQUESTS as f64);
+    Ok(counts)
 }
 
 /// Reads what callgrind has written (its manual, section "Callgrind Format Specification"): lines that set the source file, and

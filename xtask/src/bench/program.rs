@@ -147,6 +147,10 @@ impl Program {
         Err(anyhow!("the program still runs {PATIENCE:?} after SIGTERM"))
     }
 
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn kill(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::KILL)?)
     }
