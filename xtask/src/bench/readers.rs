@@ -131,7 +131,7 @@ pub(super) fn run_webhooks(options: &Options) -> anyhow::Result<()> {
     publish(options, "webhooks", &text)
 }
 
-/// Who reads the events of a server: this many of one kind.
+/// The readers of the events of a server: this many of one kind.
 #[derive(Clone, Copy)]
 enum Readers {
     Followers(usize),

@@ -6,8 +6,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::access::token::TokenDigest;
 
-/// The valid token that a connection sent last, with its digest: most connections send the same token with every request, and
-/// computing the digest costs a tenth of a read. Whether the token is still valid is checked for each request.
+/// The last valid token of a connection, with its digest. Most connections send one token with every request, and a digest costs
+/// a tenth of a read. The digest is looked up for each request, so a revoked token is refused here too.
 #[derive(Default)]
 pub(crate) struct LastToken(RefCell<Option<(Vec<u8>, TokenDigest)>>);
 

@@ -162,7 +162,7 @@ mod tests {
         repository.import(plants.collect(), OnConflict::Error, None).await.unwrap();
 
         let request = TestRequest::get().to_http_request();
-        RequestContext::begin(&request);
+        RequestContext::of(&request);
         let context = ReqData::extract(&request).await.unwrap();
         let format = Head(ExportFormat::Rows(TransferFormat::NdJson));
         let memory = Data::new(AnswerMemory::default());

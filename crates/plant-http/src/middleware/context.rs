@@ -29,8 +29,6 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(crate) struct RequestContext {
     pub(super) id: HeaderValue,
     trace: Option<TraceContext>,
-    /// Whether a service has begun to answer the request.
-    has_begun: Cell<bool>,
     /// The path that the service is mounted on, as the client wrote it; empty for the root.
     mount: OnceCell<String>,
     /// The request's token, even when the gate did not let the request in.
@@ -60,25 +58,9 @@ impl RequestContext {
             return Rc::clone(context);
         }
         let headers = request.headers();
-        Self::new(request, request_id(headers), TraceContext::of(headers))
-    }
-
-    /// The context for a service that begins to answer this request. A service mounted within another one has its own
-    /// gate and therefore its own context.
-    pub(crate) fn begin(request: &impl HttpMessage) -> Rc<Self> {
-        let mut context = Self::of(request);
-        if context.has_begun.get() {
-            context = Self::new(request, context.id.clone(), context.trace.clone());
-        }
-        context.has_begun.set(true);
-        context
-    }
-
-    fn new(request: &impl HttpMessage, id: HeaderValue, trace: Option<TraceContext>) -> Rc<Self> {
         let context = Rc::new(Self {
-            id,
-            trace,
-            has_begun: Cell::new(false),
+            id: request_id(headers),
+            trace: TraceContext::of(headers),
             mount: OnceCell::new(),
             identity: OnceCell::new(),
             is_let_in: Cell::new(false),

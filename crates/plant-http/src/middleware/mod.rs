@@ -50,7 +50,7 @@ pub(crate) async fn answer(
     policy: Rc<Policy>,
     request: ServiceRequest,
 ) -> Result<ServiceResponse, Error> {
-    let context = RequestContext::begin(&request);
+    let context = RequestContext::of(&request);
     let route = policy.routes.find(note_mount(&request, &context));
     let connection = ClientConnection::of(request.request());
     let checked = policy.check(&context, &connection, request.head(), route);
@@ -73,11 +73,11 @@ pub(crate) async fn answer(
 fn note_mount<'a>(request: &'a ServiceRequest, context: &RequestContext) -> &'a str {
     let matched = request.match_info();
     let (whole, below) = (matched.as_str(), matched.unprocessed());
-    let mount = &whole[..whole.len() - below.len()];
     if whole.is_empty() {
         // A target without a path, such as that of CONNECT, is not a mount without a slash.
         return "*";
     }
+    let mount = &whole[..whole.len() - below.len()];
     if !mount.is_empty() {
         // Routing decodes the path but no percent-encoded slash, so counting slashes finds the end of the mount.
         let slashes = mount.matches('/').count();

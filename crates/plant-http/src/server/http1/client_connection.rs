@@ -29,7 +29,7 @@ impl ClientConnection {
         request.conn_data::<Self>().cloned().unwrap_or_default()
     }
 
-    /// The token that the connection sent last.
+    /// The last valid token of the connection.
     pub(crate) fn last_token(&self) -> Option<&LastToken> {
         self.0.as_ref().map(|state| &state.last_token)
     }

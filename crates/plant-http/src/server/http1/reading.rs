@@ -98,8 +98,8 @@ fn as_u64(bytes: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// How many bytes are passed on of a body of five bytes, with another request behind it, that arrives with a head of these
-    /// lines; and what is read next.
+    /// Sends a head of these lines, a body of five bytes, and the head of another request. Returns how many bytes behind the first
+    /// head are passed on, and what is read next.
     fn passed_with(lines: &str) -> (usize, Reading) {
         let head = format!("{lines}\r\nHost: localhost\r\n\r\n");
         let mut reading = Reading::default();

@@ -98,8 +98,8 @@ impl HeadEnd {
     }
 }
 
-/// The body that a head announces, as far as its lines show without doubt. actix-http decides how long the body is; this only
-/// saves the wait until it has decided.
+/// The length of the body by the lines of the head, if they leave no doubt. actix-http decides the length; this only saves the
+/// wait for its decision.
 #[derive(Clone, Copy, Debug, Default)]
 enum AnnouncedBody {
     #[default]
